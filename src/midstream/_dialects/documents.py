@@ -1,0 +1,50 @@
+"""JSON in and out, for bytes that may not be what they should be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic_core import from_json
+
+from midstream._errors import WireError
+
+
+def loads(data: bytes) -> Any:
+    """Parse one record.
+
+    ``from_json`` takes a third of the time of ``json.loads`` and refuses what real
+    servers send: raw bytes that are no UTF-8 (Triton passes half characters through)
+    and halves of surrogate pairs. Those come back as lone surrogates, which the shared
+    UTF-8 decoder resolves.
+
+    Raises:
+        WireError: It is no JSON.
+    """
+    try:
+        return from_json(data)
+    except ValueError:
+        pass
+    try:
+        return json.loads(data.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        excerpt = data[:80].decode("utf-8", "replace")
+        raise WireError(f"a record that is no JSON: {excerpt!r}") from error
+
+
+def load_object(data: bytes) -> dict[str, Any]:
+    """Parse one record that must be a JSON object.
+
+    Raises:
+        WireError: It is something else.
+    """
+    record = loads(data)
+    if not isinstance(record, dict):
+        raise WireError(f"a record that is no JSON object: {data[:80]!r}")
+    return record
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON in UTF-8; raw bytes and surrogate halves as they came in."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,204 @@
+"""One tree of errors, each naming whose fault it is.
+
+    MidstreamError
+    ├── UsageError                  the caller's
+    ├── TransportError              the line's
+    │   ├── ConnectFailed
+    │   ├── Dropped
+    │   └── TimedOut(kind)
+    ├── ServerError                 the server's, classed by what it says of itself
+    │   ├── BadRequest
+    │   ├── AuthenticationFailed
+    │   ├── NotFound
+    │   ├── RateLimited
+    │   ├── Overloaded
+    │   ├── ContextOverflow
+    │   └── ServerFailed
+    ├── WireError(offset)           bytes that break their protocol
+    │   └── EventTooLarge
+    └── StreamInterrupted           the stream could not be finished
+        ├── ResumeUnsupported
+        ├── ResumeDiverged
+        ├── ResumeExhausted
+        └── ToolCallInterrupted
+
+No exception of httpx, grpc, json, a codec or anyio leaves midstream; the original is
+the ``__cause__``. An error out of an open stream carries the text received so far and
+a checkpoint to continue from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from midstream._events import Resumption, ToolCall
+    from midstream._resume.checkpoint import Checkpoint
+
+TimeoutKind = Literal["connect", "first_token", "idle", "total"]
+
+
+class MidstreamError(Exception):
+    """Every error of midstream.
+
+    Attributes:
+        text: The text received before the error, ``""`` when no stream was open.
+        checkpoint: What is needed to continue later; None when no stream was open.
+    """
+
+    text: str = ""
+    checkpoint: Checkpoint | None = None
+
+
+class UsageError(MidstreamError):
+    """The caller's mistake: nothing was sent, or nothing more will be."""
+
+
+class TransportError(MidstreamError):
+    """The line failed; the server may be well."""
+
+
+class ConnectFailed(TransportError):
+    """No connection came about (refused, unknown host, TLS)."""
+
+
+class Dropped(TransportError):
+    """The connection ended before the answer did."""
+
+
+class TimedOut(TransportError):
+    """A limit of `Timeouts` ran out.
+
+    Attributes:
+        kind: Which: ``"connect"``, ``"first_token"``, ``"idle"`` or ``"total"``.
+    """
+
+    def __init__(self, kind: TimeoutKind, seconds: float | None = None) -> None:
+        waits = {
+            "connect": "no connection",
+            "first_token": "no first token",
+            "idle": "no further token",
+            "total": "the answer did not end",
+        }
+        limit = "" if seconds is None else f" within {seconds:g} s"
+        super().__init__(f"{waits[kind]}{limit} (Timeouts.{kind})")
+        self.kind: TimeoutKind = kind
+        self.seconds = seconds
+
+
+class ServerError(MidstreamError):
+    """The server said no, before the stream or in the middle of it.
+
+    Attributes:
+        message: The server's words, keys scrubbed.
+        status: HTTP status; None where there is none (gRPC, an error in mid-stream).
+        type: The server's own class or code for it, if it gave one.
+        retry_after: Seconds the server asked to wait, if it did.
+        retryable: Whether the same request may succeed later.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        type: str | None = None,  # noqa: A002 - the name every API gives this field
+        retry_after: float | None = None,
+        retryable: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.type = type
+        self.retry_after = retry_after
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        """The server's words with its status and type."""
+        facts = [str(fact) for fact in (self.status, self.type) if fact is not None]
+        return f"{self.message} [{', '.join(facts)}]" if facts else self.message
+
+
+class BadRequest(ServerError):
+    """The request is wrong; sending it again will not help."""
+
+
+class AuthenticationFailed(ServerError):
+    """The key is missing, wrong, or not allowed to do this."""
+
+
+class NotFound(ServerError):
+    """No such model or route."""
+
+
+class RateLimited(ServerError):
+    """Too many requests or tokens for this key."""
+
+
+class Overloaded(ServerError):
+    """The server has no room now, or is still loading its model."""
+
+
+class ContextOverflow(ServerError):
+    """Prompt and answer do not fit the model's context."""
+
+
+class ServerFailed(ServerError):
+    """The server broke."""
+
+
+class WireError(MidstreamError):
+    """Bytes that break their protocol.
+
+    Attributes:
+        offset: Where in the body, in bytes from its begin.
+    """
+
+    def __init__(self, message: str, *, offset: int = 0) -> None:
+        super().__init__(f"{message} (at byte {offset} of the body)")
+        self.offset = offset
+
+
+class EventTooLarge(WireError):
+    """One record is larger than the limit that keeps memory bounded."""
+
+
+class StreamInterrupted(MidstreamError):
+    """The stream broke and could not be finished; ``__cause__`` is the first drop.
+
+    Attributes:
+        text: Everything that was delivered.
+        checkpoint: What is needed to continue later.
+        resumes: The drops that were survived before this one.
+        resumable: Whether a later attempt may continue from the checkpoint.
+    """
+
+    resumable: bool = True
+    resumes: Sequence[Resumption] = ()
+
+
+class ResumeUnsupported(StreamInterrupted):
+    """No strategy that is allowed can continue this stream."""
+
+    resumable = False
+
+
+class ResumeDiverged(StreamInterrupted):
+    """The continuation does not agree with what was already delivered."""
+
+
+class ResumeExhausted(StreamInterrupted):
+    """All attempts that `Resume` allows failed without progress."""
+
+
+class ToolCallInterrupted(StreamInterrupted):
+    """The stream broke in a tool call, which cannot be continued from a prefix.
+
+    Attributes:
+        tool_calls: The calls as far as they came; ``complete`` tells which are whole.
+    """
+
+    resumable = False
+    tool_calls: Sequence[ToolCall] = ()

@@ -1,0 +1,70 @@
+"""How long a stream may take, and the one deadline that a read looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import inf
+from typing import TYPE_CHECKING
+
+from midstream._errors import TimedOut, UsageError
+
+if TYPE_CHECKING:
+    from midstream._errors import TimeoutKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Limits in seconds; None switches one off.
+
+    Args:
+        connect: Until the connection stands.
+        first_token: From the request to the first token: loading and prompt
+            evaluation.
+        idle: From one token to the next. Keep-alives are no tokens.
+        total: From the first request to the end of the answer, resumes included.
+        idle_with_pings: How far keep-alives may stretch ``idle``, counted from the
+            last token; None: not at all.
+
+    Raises:
+        UsageError: A limit is zero or negative.
+    """
+
+    connect: float | None = 10
+    first_token: float | None = 120
+    idle: float | None = 30
+    total: float | None = None
+    idle_with_pings: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse limits that no stream can keep."""
+        for field in fields(self):
+            limit = getattr(self, field.name)
+            if limit is not None and not limit > 0:
+                raise UsageError(
+                    f"Timeouts({field.name}={limit!r}): give seconds above 0, "
+                    "or None for no limit"
+                )
+
+
+class Deadline:
+    """Until when the session waits for the next byte; network reads look at it.
+
+    It is one object a stream, moved by the session as tokens come, so that no timer
+    and no timeout object is made per read.
+
+    Attributes:
+        at: Monotonic seconds; ``inf`` for never.
+        kind: Which limit of `Timeouts` it stands for.
+        seconds: That limit.
+    """
+
+    __slots__ = ("at", "kind", "seconds")
+
+    def __init__(self) -> None:
+        self.at: float = inf
+        self.kind: TimeoutKind = "first_token"
+        self.seconds: float | None = None
+
+    def error(self) -> TimedOut:
+        """What to raise when it has passed."""
+        return TimedOut(self.kind, self.seconds)
