@@ -1,0 +1,63 @@
+"""The table of dialects: one row a server, and a place for users' own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midstream._dialects.llama import LlamaCompletion, LlamaReplay, predicted
+from midstream._dialects.ollama import OllamaChat
+from midstream._dialects.openai_chat import OpenAIChat
+from midstream._errors import UsageError
+
+if TYPE_CHECKING:
+    from midstream._dialects.base import Dialect
+
+_ROWS: list[Dialect] = [
+    OpenAIChat(
+        name="openai",
+        default_url="https://api.openai.com",
+        key_variables=("OPENAI_API_KEY",),
+    ),
+    OpenAIChat(
+        name="llama.cpp",
+        default_url="http://localhost:8080",
+        key_variables=("LLAMA_API_KEY",),
+        strategies=("replay", "text", "ask"),
+        prefill={},
+        reasoning="reasoning_content",
+        body={"timings_per_token": True},
+        total=predicted,
+        replay=LlamaReplay(),
+    ),
+    LlamaCompletion(),
+    OllamaChat(),
+]
+_TABLE: dict[str, Dialect] = {dialect.name: dialect for dialect in _ROWS}
+
+
+def find(name: str) -> Dialect:
+    """The dialect of that name.
+
+    Raises:
+        UsageError: There is none; the message lists those there are.
+    """
+    try:
+        return _TABLE[name]
+    except KeyError:
+        raise UsageError(
+            f"no dialect {name!r}; there are {', '.join(sorted(_TABLE))}"
+        ) from None
+
+
+def register(dialect: Dialect) -> None:
+    """Add a dialect of your own, or replace one.
+
+    Args:
+        dialect: It; endpoints name it by its ``name``.
+    """
+    _TABLE[dialect.name] = dialect
+
+
+def dialects() -> dict[str, Dialect]:
+    """All dialects by name."""
+    return dict(_TABLE)
