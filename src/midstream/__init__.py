@@ -1,0 +1,121 @@
+"""midstream: LLM token streams that do not break."""
+
+from midstream._dialects import dialects, register
+from midstream._errors import (
+    AuthenticationFailed,
+    BadRequest,
+    ConnectFailed,
+    ContextOverflow,
+    Dropped,
+    EventTooLarge,
+    MidstreamError,
+    NotFound,
+    Overloaded,
+    RateLimited,
+    ResumeDiverged,
+    ResumeExhausted,
+    ResumeUnsupported,
+    ServerError,
+    ServerFailed,
+    StreamInterrupted,
+    TimedOut,
+    ToolCallInterrupted,
+    TransportError,
+    UsageError,
+    WireError,
+)
+from midstream._events import (
+    Event,
+    Exactness,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    Resumed,
+    Resumption,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    UsageReport,
+)
+from midstream._metrics import Latency, Metrics
+from midstream._pacing import aregroup, regroup
+from midstream._regroup import (
+    Frames,
+    Graphemes,
+    Lines,
+    Regrouper,
+    Sentences,
+    Tokens,
+    Words,
+)
+from midstream._request import Endpoint, Message
+from midstream._resume.checkpoint import Checkpoint
+from midstream._resume.ledger import Choice
+from midstream._resume.policy import Backoff, Resume
+from midstream._stream import AsyncStream, Stream
+from midstream._timeouts import Timeouts
+from midstream.client import AsyncClient, Client
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncStream",
+    "AuthenticationFailed",
+    "Backoff",
+    "BadRequest",
+    "Checkpoint",
+    "Choice",
+    "Client",
+    "ConnectFailed",
+    "ContextOverflow",
+    "Dropped",
+    "Endpoint",
+    "Event",
+    "EventTooLarge",
+    "Exactness",
+    "Finish",
+    "Frames",
+    "Graphemes",
+    "Latency",
+    "Lines",
+    "Message",
+    "Metrics",
+    "MidstreamError",
+    "NotFound",
+    "Overloaded",
+    "RateLimited",
+    "ReasoningDelta",
+    "RefusalDelta",
+    "Regrouper",
+    "Resume",
+    "ResumeDiverged",
+    "ResumeExhausted",
+    "ResumeUnsupported",
+    "Resumed",
+    "Resumption",
+    "Sentences",
+    "ServerError",
+    "ServerFailed",
+    "Stream",
+    "StreamInterrupted",
+    "TextDelta",
+    "TimedOut",
+    "Timeouts",
+    "Tokens",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallInterrupted",
+    "TransportError",
+    "Usage",
+    "UsageError",
+    "UsageReport",
+    "WireError",
+    "Words",
+    "__version__",
+    "aregroup",
+    "dialects",
+    "regroup",
+    "register",
+]

@@ -7,12 +7,11 @@ session sees: dialects read both from the wire, and write both for the fake serv
 from __future__ import annotations
 
 import enum
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from midstream._errors import ServerError
     from midstream._request import Endpoint
 
@@ -29,7 +28,7 @@ def _event(cls: type[T]) -> type[T]:
 
 
 class Exactness(enum.IntEnum):
-    """How sure it is that a resumed answer equals the unbroken one; larger is weaker."""
+    """How surely a resumed answer equals the unbroken one; larger is weaker."""
 
     UNBROKEN = 0
     """Nothing dropped."""
@@ -52,14 +51,14 @@ class TextDelta:
     Attributes:
         text: The new text; never empty when handed to you.
         choice: Which of n answers it belongs to.
-        tokens: How many tokens it stands for; the server's count, else 1.
+        tokens: How many tokens it stands for, where the server tells.
         token_ids: The server's ids for it, where it sends them.
         logprobs: The server's log probabilities for it, as sent.
     """
 
     text: str
     choice: int = 0
-    tokens: int = 1
+    tokens: int | None = None
     token_ids: tuple[int, ...] = ()
     logprobs: Any = field(default=None, hash=False)
 
@@ -78,7 +77,7 @@ class ReasoningDelta:
 
     text: str
     choice: int = 0
-    tokens: int = 1
+    tokens: int | None = None
     token_ids: tuple[int, ...] = ()
     signature: str | None = None
 
@@ -89,7 +88,7 @@ class RefusalDelta:
 
     text: str
     choice: int = 0
-    tokens: int = 1
+    tokens: int | None = None
 
 
 @_event
@@ -111,7 +110,7 @@ class ToolCallDelta:
     name: str | None = None
     arguments: str = ""
     choice: int = 0
-    tokens: int = 1
+    tokens: int | None = None
     closed: bool = False
 
 
@@ -258,15 +257,10 @@ class ToolCall:
     arguments: str = ""
     complete: bool = False
 
-    def parsed(self, loads: Callable[[str], Any] | None = None) -> Any:
+    def parsed(self) -> Any:
         """The arguments as Python values.
-
-        Args:
-            loads: Parser of the JSON text; `json.loads` by default.
 
         Raises:
             ValueError: The arguments are not whole or no JSON.
         """
-        if loads is None:
-            from json import loads  # noqa: PLC0415 - not needed by most streams
-        return loads(self.arguments or "{}")
+        return json.loads(self.arguments or "{}")

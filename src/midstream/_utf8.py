@@ -1,8 +1,8 @@
-"""The one incremental UTF-8 decoder that every dialect's text goes through.
+r"""The one incremental UTF-8 decoder that every dialect's text goes through.
 
 Text reaches it as `bytes` (tensors, token bytes) or as `str` in which lone surrogates
 stand for what JSON could not say in whole characters: a raw byte that was no UTF-8
-(U+DC80 to U+DCFF, by ``surrogateescape``), or half of a ``\\uD83D\\uDE00`` pair whose
+(U+DC80 to U+DCFF, by ``surrogateescape``), or half of a ``\uD83D\uDE00`` pair whose
 other half comes with the next record. Everything is turned into bytes with the
 surrogate halves kept, and only whole characters are given out.
 

@@ -18,7 +18,6 @@ from midstream._events import Event, Exactness, Signal
 from midstream._frames.sse import SSEFramer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from midstream._errors import ServerError
     from midstream._frames import Framer
@@ -199,7 +198,7 @@ class Dialect(ABC):
         default_url: Where such a server usually is; None: the user must say.
         key_variables: Environment variables that may hold its key.
         strategies: How it can be continued, best first.
-        framer: Makes the framer of its bodies.
+        framer: The class that cuts its bodies into records.
         paths: The routes it is asked on, for those who tell dialects apart.
         content_type: The type of its streams.
     """
@@ -209,7 +208,7 @@ class Dialect(ABC):
     key_variables: tuple[str, ...]
     strategies: tuple[str, ...]
     transport: ClassVar[Literal["http", "grpc"]] = "http"
-    framer: ClassVar[Callable[[], Framer]] = SSEFramer
+    framer: ClassVar[type[Framer]] = SSEFramer
     content_type: ClassVar[str] = "text/event-stream"
 
     @abstractmethod

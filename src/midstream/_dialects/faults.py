@@ -198,9 +198,7 @@ def _message(fault: dict[str, Any]) -> str:
     return ""
 
 
-def _class(
-    words: list[str], status: int | None, message: str
-) -> type[ServerError]:
+def _class(words: list[str], status: int | None, message: str) -> type[ServerError]:
     for word in words:
         known = _TYPES.get(word.lower().replace(" ", "_"))
         if known is not None:

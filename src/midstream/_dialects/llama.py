@@ -76,6 +76,9 @@ class LlamaReplay:
         )
 
 
+_REPLAY = LlamaReplay()
+
+
 def predicted(chunk: Mapping[str, Any]) -> int | None:
     """The running token count of a chunk, with ``timings_per_token``."""
     timings = chunk.get("timings")
@@ -91,7 +94,7 @@ class LlamaCompletion(Dialect):
     key_variables: tuple[str, ...] = ("LLAMA_API_KEY",)
     strategies: tuple[str, ...] = ("replay", "tokens", "text")
     route: str = "/completion"
-    replay: Replay = LlamaReplay()
+    replay: Replay = _REPLAY
 
     def begin(self, generation: Generation) -> Flow[Call]:
         """One POST; messages are rendered by the server's own template first."""
@@ -154,7 +157,7 @@ class LlamaCompletion(Dialect):
     def _ids(
         self, generation: Generation, prompt: str, received: Received
     ) -> Flow[list[Any]]:
-        """Prompt ids and received ids; where one cannot be known, the text in its place.
+        """Prompt ids and received ids; where one is not to be known, the text.
 
         The border between prompt and answer stays a token border either way: as one
         string, "grate" + "ful" would become another token than the two that were.
@@ -214,7 +217,7 @@ class CompletionReader:
             self._started = True
             events.append(Started(None, record.get("model")))
         total = record.get("tokens_predicted")
-        new, ids = 1, tuple(record.get("tokens") or ())
+        new, ids = None, tuple(record.get("tokens") or ())
         if total is not None:
             new, self._counted = max(total - self._counted, 0), total
         text = record.get("content") or ""
@@ -250,7 +253,7 @@ class CompletionWriter:
         """One SSE event for a delta, one for the end."""
         match event:
             case TextDelta():
-                self._predicted += event.tokens
+                self._predicted += 1 if event.tokens is None else event.tokens
                 record: dict[str, Any] = {
                     "index": event.choice,
                     "content": event.text,

@@ -37,7 +37,7 @@ from midstream._events import (
 from midstream._frames.ndjson import NDJSONFramer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from midstream._dialects.base import (
         Call,
@@ -70,7 +70,7 @@ class OllamaChat(Dialect):
     key_variables: tuple[str, ...] = ("OLLAMA_API_KEY",)
     strategies: tuple[str, ...] = ("text", "ask")
     route: str = "/api/chat"
-    framer: ClassVar[Callable[[], Framer]] = NDJSONFramer
+    framer: ClassVar[type[Framer]] = NDJSONFramer
     content_type: ClassVar[str] = "application/x-ndjson"
 
     def begin(self, generation: Generation) -> Flow[Call]:
@@ -159,8 +159,7 @@ class LineReader:
             events.append(ReasoningDelta(message["thinking"]))
         if message.get("content"):
             events.append(self._text(message["content"], line))
-        for call in message.get("tool_calls") or ():
-            events.append(self._tool(call))
+        events += [self._tool(call) for call in message.get("tool_calls") or ()]
         if line.get("done") or line.get("done_reason"):
             raw = line.get("done_reason")
             events.append(finish(raw) if raw else Finish(None))

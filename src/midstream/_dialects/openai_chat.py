@@ -173,7 +173,7 @@ class OpenAIChat(Dialect):
         }
         if endpoint.model is not None:
             body["model"] = endpoint.model
-        body = merge(body, request.extra) | (flags or {})
+        body = {**merge(body, request.extra), **(flags or {})}
         call = post(generation, self.route, body)
         return self.replay.tag(call, generation) if self.replay is not None else call
 
@@ -232,16 +232,19 @@ class ChunkReader:
         """The end of the body says nothing."""
         return []
 
-    def _new_tokens(self, chunk: Mapping[str, Any]) -> int:
-        """How many tokens the chunk stands for: as the server counts, else one."""
+    def _new_tokens(self, chunk: Mapping[str, Any]) -> int | None:
+        """How many tokens the chunk stands for, where the server tells."""
         total = self._total(chunk) if self._total is not None else None
         if total is None:
-            return 1
+            return None
         new, self._counted = total - self._counted, total
         return max(new, 0)
 
     def _choice(
-        self, choice: Mapping[str, Any], tokens: int, events: list[Event | Signal]
+        self,
+        choice: Mapping[str, Any],
+        tokens: int | None,
+        events: list[Event | Signal],
     ) -> None:
         index = choice.get("index") or 0
         delta = choice.get("delta") or {}
@@ -275,7 +278,7 @@ class ChunkReader:
             events.append(finish(choice["finish_reason"], index))
 
     def _tool(
-        self, fragment: Mapping[str, Any], choice: int, tokens: int
+        self, fragment: Mapping[str, Any], choice: int, tokens: int | None
     ) -> ToolCallDelta:
         """Servers leave out the index, give 0 to all, or change it on the way."""
         function = fragment.get("function") or {}
@@ -292,7 +295,9 @@ class ChunkReader:
             closed=whole,
         )
 
-    def _slot(self, fragment: Mapping[str, Any], name: str | None, choice: int) -> _Call:
+    def _slot(
+        self, fragment: Mapping[str, Any], name: str | None, choice: int
+    ) -> _Call:
         calls = self._calls.setdefault(choice, [])
         id_, index = fragment.get("id"), fragment.get("index")
         same_id = [call for call in calls if id_ and call.id == id_]

@@ -30,7 +30,15 @@ class SSEFramer:
         retry: The last ``retry:`` seen, in milliseconds.
     """
 
-    __slots__ = ("_data", "_lines", "_name", "_raw", "_skip_lf", "last_event_id", "retry")
+    __slots__ = (
+        "_data",
+        "_lines",
+        "_name",
+        "_raw",
+        "_skip_lf",
+        "last_event_id",
+        "retry",
+    )
 
     def __init__(self, limit: int = MAX_RECORD) -> None:
         self._lines = LineSplitter(limit)

@@ -1,0 +1,210 @@
+"""A reader beside the consumer: so that a deadline can fire while a read is pending.
+
+A pending read must not be cancelled, or bytes are lost. So the read runs in a thread,
+an asyncio task or a trio system task, hands what came over a short queue, and is ended
+by its owner's close. Only regrouping with a deadline needs it; plain iteration reads by
+itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import anyio
+from anyio.lowlevel import current_token
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+_AHEAD = 16  # reads that may wait for a slow consumer
+
+
+class Late(Exception):  # noqa: N818 - a signal between reader and consumer
+    """The deadline came before the next item."""
+
+
+class ThreadReader(Generic[T]):
+    """Calls ``read`` in a thread of its own, until it gives None.
+
+    Args:
+        read: Gives the next item, or None at the end.
+    """
+
+    def __init__(self, read: Callable[[], T | None]) -> None:
+        self._read = read
+        self._items: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(
+            _AHEAD
+        )
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="midstream-reader", daemon=True
+        )
+        self._thread.start()
+
+    def next(self, deadline: float | None) -> T | None:
+        """The next item, or None at the end.
+
+        Args:
+            deadline: Monotonic seconds; None to wait for as long as it takes.
+
+        Raises:
+            Late: Nothing came until then.
+        """
+        wait = None if deadline is None else max(deadline - time.monotonic(), 0)
+        try:
+            item, error = self._items.get(timeout=wait)
+        except queue.Empty:
+            raise Late from None
+        if error is not None:
+            raise error
+        return item
+
+    def close(self, patience: float) -> None:
+        """End the thread; its owner has closed what it reads from.
+
+        Args:
+            patience: Seconds to wait for a read that cannot be interrupted.
+        """
+        self._closed.set()
+        while not self._items.empty():  # a put may wait for room
+            self._items.get_nowait()
+        self._thread.join(patience)
+
+    def _run(self) -> None:
+        item: T | None = None
+        while not self._closed.is_set():
+            error: BaseException | None = None
+            try:
+                item = self._read()
+            except BaseException as fault:  # noqa: BLE001 - raised where it is awaited
+                item, error = None, fault
+            self._put(item, error)
+            if item is None:
+                return
+
+    def _put(self, item: T | None, error: BaseException | None) -> None:
+        while not self._closed.is_set():
+            try:
+                self._items.put((item, error), timeout=0.1)
+            except queue.Full:
+                continue
+            return
+
+
+class AsyncReader(Protocol[T]):
+    """Awaits ``read`` in a task of its own, until it gives None."""
+
+    async def next(self, deadline: float | None) -> T | None:
+        """The next item, or None at the end; raises `Late`."""
+        ...
+
+    async def aclose(self) -> None:
+        """End the task."""
+        ...
+
+
+class _TaskReader(Generic[T]):
+    """What the asyncio and the trio reader share: the queue between the two tasks."""
+
+    def __init__(self, read: Callable[[], Awaitable[T | None]]) -> None:
+        self._read = read
+        self._items: deque[T | None] = deque()
+        self._error: BaseException | None = None
+        self._came = anyio.Event()
+        self._room = anyio.Event()
+        self._done = anyio.Event()
+
+    async def next(self, deadline: float | None) -> T | None:
+        """The next item, or None at the end.
+
+        Args:
+            deadline: Monotonic seconds; None to wait for as long as it takes.
+
+        Raises:
+            Late: Nothing came until then.
+        """
+        if not self._items:
+            self._came = anyio.Event()
+            wait = None if deadline is None else max(deadline - time.monotonic(), 0)
+            with anyio.move_on_after(wait):
+                await self._came.wait()
+        if not self._items:
+            raise Late
+        item = self._items.popleft()
+        self._room.set()
+        if item is None and self._error is not None:
+            raise self._error
+        return item
+
+    async def _run(self) -> None:
+        try:
+            item: T | None = None
+            while True:
+                item = await self._read()
+                self._hand_over(item)
+                if item is None:
+                    return
+                while len(self._items) >= _AHEAD:
+                    self._room = anyio.Event()
+                    await self._room.wait()
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
+            self._error = error
+            self._hand_over(None)
+        finally:
+            self._done.set()
+
+    def _hand_over(self, item: T | None) -> None:
+        self._items.append(item)
+        self._came.set()
+
+
+class AsyncioReader(_TaskReader[T]):
+    """A reader in an asyncio task."""
+
+    def __init__(self, read: Callable[[], Awaitable[T | None]]) -> None:
+        super().__init__(read)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def aclose(self) -> None:
+        """End the task."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+class TrioReader(_TaskReader[T]):
+    """A reader in a trio system task, which no nursery of the caller owns."""
+
+    def __init__(self, read: Callable[[], Awaitable[T | None]]) -> None:
+        super().__init__(read)
+        import trio  # noqa: PLC0415 - there only where trio runs
+
+        self._scope = trio.CancelScope()
+        trio.lowlevel.spawn_system_task(self._run_in_scope)
+
+    async def _run_in_scope(self) -> None:
+        with self._scope:
+            await self._run()
+
+    async def aclose(self) -> None:
+        """End the task."""
+        self._scope.cancel()
+        await self._done.wait()
+
+
+def read_beside(read: Callable[[], Awaitable[T | None]]) -> AsyncReader[T]:
+    """The reader for the async library that runs.
+
+    Args:
+        read: Gives the next item, or None at the end.
+    """
+    trio = "trio" in type(current_token().native_token).__module__
+    reader: Any = TrioReader if trio else AsyncioReader
+    made: AsyncReader[T] = reader(read)
+    return made

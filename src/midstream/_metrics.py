@@ -1,0 +1,147 @@
+"""Latency of a stream: time to first token, between chunks, between tokens.
+
+Time is taken once per network read and handed in. Intervals go into logarithmic
+buckets of two per cent, so that memory does not grow with the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+_STEP = math.log(1.02)
+_LEAST = 1e-6  # seconds; below it all is zero
+
+
+class Latency:
+    """Intervals in seconds, seen through their quantiles (2 % wide buckets)."""
+
+    __slots__ = ("_buckets", "count", "max", "total")
+
+    def __init__(self) -> None:
+        self._buckets: Counter[int] = Counter()
+        self.count = 0
+        self.total = 0.0
+        self.max: float | None = None
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        """Record an interval, ``times`` times."""
+        self._buckets[int(math.log(max(seconds, _LEAST)) / _STEP)] += times
+        self.count += times
+        self.total += seconds * times
+        if self.max is None or seconds > self.max:
+            self.max = seconds
+
+    def quantile(self, share: float) -> float | None:
+        """The interval below which ``share`` of all lie; None when there is none."""
+        rank = share * self.count
+        for bucket in sorted(self._buckets):
+            rank -= self._buckets[bucket]
+            if rank <= 0:
+                return min(math.exp(bucket * _STEP), self.max or math.inf)
+        return self.max
+
+    @property
+    def mean(self) -> float | None:
+        """Their mean."""
+        return self.total / self.count if self.count else None
+
+    @property
+    def p50(self) -> float | None:
+        """Their median."""
+        return self.quantile(0.50)
+
+    @property
+    def p95(self) -> float | None:
+        """Below it lie 95 %."""
+        return self.quantile(0.95)
+
+    @property
+    def p99(self) -> float | None:
+        """Below it lie 99 %."""
+        return self.quantile(0.99)
+
+    def __repr__(self) -> str:
+        """In milliseconds."""
+        names = ("p50", "p95", "p99", "max")
+        figures = [
+            f"{name}={value * 1000:.1f} ms"
+            for name in names
+            if (value := getattr(self, name)) is not None
+        ]
+        return f"<Latency {' '.join(figures) or 'empty'}>"
+
+
+class Metrics:
+    """What a stream measured of itself.
+
+    Attributes:
+        ttft: Seconds from the first request to the first text.
+        duration: Seconds from the first request to the last event so far.
+        tokens: Tokens of the answer as the server counts them; None where it does
+            not say.
+        chunks: Records with text.
+        characters: Characters of text.
+        itl: Latency between tokens; several tokens that came together share it.
+        icl: Latency between network reads that brought text.
+        connects: Connections opened.
+        resumes: Drops survived.
+        gap: Seconds lost to drops.
+        replaced: Bytes that were no UTF-8 and became U+FFFD.
+    """
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._last: float | None = None
+        self.ttft: float | None = None
+        self.duration = 0.0
+        self.tokens: int | None = None
+        self.chunks = 0
+        self.characters = 0
+        self.itl = Latency()
+        self.icl = Latency()
+        self.connects = 0
+        self.resumes = 0
+        self.gap = 0.0
+        self.replaced = 0
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Speed after the first token; None before the second and without a count."""
+        if self.tokens is None or self.ttft is None or self.duration <= self.ttft:
+            return None
+        return max(self.tokens - 1, 0) / (self.duration - self.ttft)
+
+    def begin(self, now: float) -> None:
+        """The first request goes out."""
+        if self._began is None:
+            self._began = now
+
+    def text(self, now: float, chunks: int, characters: int, tokens: int) -> None:
+        """One network read brought text.
+
+        Args:
+            now: Monotonic seconds.
+            chunks: Records with text in it.
+            characters: Their characters.
+            tokens: Their tokens.
+        """
+        self.chunks += chunks
+        self.characters += characters
+        if self.ttft is None:
+            self.ttft = now - (now if self._began is None else self._began)
+        if self._last is not None:
+            interval = now - self._last
+            self.icl.add(interval)
+            if tokens > 0:
+                self.itl.add(interval / tokens, tokens)
+        self._last = now
+
+    def tick(self, now: float) -> None:
+        """Something came."""
+        if self._began is not None:
+            self.duration = now - self._began
+
+    def drop(self) -> None:
+        """The line broke: the wait for the next text is a gap, no latency."""
+        self._last = None

@@ -1,0 +1,173 @@
+"""Regrouping, driven: text in, pieces out, and what waits goes out when it must.
+
+The twins `regroup` and `aregroup` work on any iterator of text; a stream's ``chunks``
+feeds the same machine with whole reads.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from midstream._beside import AsyncReader, Late, ThreadReader, read_beside
+from midstream._regroup import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncIterable,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Iterator,
+    )
+
+    from midstream._regroup import Regrouper
+
+Batch: TypeAlias = "list[tuple[str, int | None]]"
+"""What one read brought: texts and how many tokens each is, where told."""
+
+_PATIENCE = 0.2  # seconds for a reader whose source cannot be closed under it
+
+
+def _fed(by: Regrouper, batch: Batch, now: float) -> list[str]:
+    pieces: list[str] = []
+    if isinstance(by, Tokens):
+        for text, tokens in batch:
+            pieces += by.feed(text, now, tokens=tokens)
+    else:
+        for text, _ in batch:
+            pieces += by.feed(text, now)
+    return pieces
+
+
+def regroup(texts: Iterable[str], by: Regrouper) -> Iterator[str]:
+    """Regroup any texts.
+
+    Args:
+        texts: Pieces of text, as they come.
+        by: How to regroup; one instance serves one run.
+
+    Yields:
+        The same text in other pieces. Where ``by`` has a deadline, ``texts`` is read in
+        a thread, so that what waits goes out in time though nothing comes.
+    """
+    source = iter(texts)
+
+    def read() -> Batch | None:
+        for text in source:
+            return [(text, None)]
+        return None
+
+    yield from paced(read, by)
+
+
+def paced(read: Callable[[], Batch | None], by: Regrouper) -> Iterator[str]:
+    """Regroup what ``read`` gives, until it gives None.
+
+    Args:
+        read: Gives the texts of one read.
+        by: How to regroup.
+
+    Yields:
+        Pieces.
+    """
+    reader: ThreadReader[Batch] | None = None
+    try:
+        while True:
+            if reader is None and by.deadline is not None:
+                reader = ThreadReader(read)
+            try:
+                batch = read() if reader is None else reader.next(by.deadline)
+            except Late:
+                batch = [("", None)]
+            if batch is None:
+                break
+            yield from _fed(by, batch, time.monotonic())
+        yield from by.flush()
+    finally:
+        if reader is not None:
+            reader.close(_PATIENCE)
+
+
+class AsyncPieces:
+    """Regroups what ``read`` gives, until it gives None.
+
+    A class and no async generator: it may be left half-way without a trace.
+
+    Args:
+        read: Gives the texts of one read.
+        by: How to regroup.
+        keep: Told of the reader when one is started, so that its owner can end it.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Batch | None]],
+        by: Regrouper,
+        keep: Callable[[AsyncReader[Batch]], None] | None = None,
+    ) -> None:
+        self._read = read
+        self._by = by
+        self._keep = keep
+        self._reader: AsyncReader[Batch] | None = None
+        self._pieces: list[str] = []
+        self._ended = False
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        """Itself."""
+        return self
+
+    async def __anext__(self) -> str:
+        """The next piece."""
+        while not self._pieces:
+            if self._ended:
+                raise StopAsyncIteration
+            self._pieces = await self._more()
+            self._pieces.reverse()
+        return self._pieces.pop()
+
+    async def aclose(self) -> None:
+        """End the reader, if there is one."""
+        if self._reader is not None:
+            await self._reader.aclose()
+        self._ended = True
+
+    async def _more(self) -> list[str]:
+        by = self._by
+        if self._reader is None and by.deadline is not None:
+            self._reader = read_beside(self._read)
+            if self._keep is not None:
+                self._keep(self._reader)
+        try:
+            batch = await (
+                self._read() if self._reader is None else self._reader.next(by.deadline)
+            )
+        except Late:
+            batch = [("", None)]
+        if batch is None:
+            self._ended = True
+            return by.flush()
+        return _fed(by, batch, time.monotonic())
+
+
+def aregroup(texts: AsyncIterable[str], by: Regrouper) -> AsyncPieces:
+    """Regroup any texts, as `regroup` does.
+
+    Args:
+        texts: Pieces of text, as they come.
+        by: How to regroup; one instance serves one run.
+
+    Returns:
+        An async iterator of pieces. Where ``by`` has a deadline, ``texts`` is read in a
+        task; leave the iterator by its end or by ``aclose()``.
+    """
+    source = aiter(texts)
+
+    async def read() -> Batch | None:
+        try:
+            return [(await anext(source), None)]
+        except StopAsyncIteration:
+            return None
+
+    return AsyncPieces(read, by)

@@ -1,0 +1,1 @@
+"""All rules of resuming: when, how, and how the seam is joined."""

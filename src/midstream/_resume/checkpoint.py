@@ -1,0 +1,53 @@
+"""What must be known to continue a stream later, in another process if need be.
+
+No secret is in it: the endpoint is named without its key, which the continuing client
+brings along.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Checkpoint(BaseModel):
+    """The state of a stream at one moment.
+
+    Attributes:
+        version: The format's version.
+        endpoint: ``DIALECT[:MODEL][@URL]`` of the server that was answering.
+        request: What was asked, as `midstream._request.Request` dumps it.
+        text: The text that was delivered.
+        reasoning: The reasoning that was delivered.
+        tokens: How many tokens these are.
+        token_ids: Their ids; -1 for those the server kept to itself.
+        gaps: Where ids are missing: (first, count, text).
+        prompt_ids: The prompt's ids, where told.
+        response_id: The server's id of the response.
+        handle: Our name for the generation, for servers that keep it for replay.
+        offset: Bytes of body that were read in whole records.
+        cursor: The dialect's own place to replay from.
+        usage: Tokens used so far, as `midstream.Usage` has them.
+        finish_reason: Why it ended, when it did.
+        complete: Whether it did.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    endpoint: str
+    request: dict[str, Any]
+    text: str = ""
+    reasoning: str = ""
+    tokens: int = 0
+    token_ids: list[int] = []
+    gaps: list[tuple[int, int, str]] = []
+    prompt_ids: list[int] = []
+    response_id: str | None = None
+    handle: str = ""
+    offset: int = 0
+    cursor: Any = None
+    usage: dict[str, Any] | None = None
+    finish_reason: str | None = None
+    complete: bool = False

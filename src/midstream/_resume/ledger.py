@@ -1,0 +1,252 @@
+"""What was received, in the form that a continuation needs.
+
+Text is kept as parts, joined a block at a time: no copy of the whole per token, and no
+object per token for long. A token counts as received when its text has come: ids of
+half characters, and of text that a server holds back, stay open and are forgotten at a
+drop, since the continuation sends them again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from midstream._dialects.base import Received
+from midstream._events import ToolCall, Usage
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from midstream._events import ToolCallDelta
+
+_BLOCK = 256  # parts; their objects weigh more than their text
+
+
+class Text:
+    """A growing text: appending costs the same however long it is."""
+
+    __slots__ = ("_blocks", "_parts", "length")
+
+    def __init__(self, text: str = "") -> None:
+        self._blocks = [text] if text else []
+        self._parts: list[str] = []
+        self.length = len(text)
+
+    def add(self, piece: str) -> None:
+        """Append."""
+        self._parts.append(piece)
+        self.length += len(piece)
+        if len(self._parts) == _BLOCK:
+            self._blocks.append("".join(self._parts))
+            self._parts.clear()
+
+    def __str__(self) -> str:
+        """All of it."""
+        self._blocks = ["".join(self._blocks) + "".join(self._parts)]
+        self._parts.clear()
+        return self._blocks[0]
+
+
+class Choice:
+    """One of n answers.
+
+    Attributes:
+        finish_reason: Why it ended, in midstream's words; None while it runs, and
+            where the server never said.
+        raw_finish_reason: The same in the server's words.
+    """
+
+    def __init__(self) -> None:
+        self._text = Text()
+        self._reasoning = Text()
+        self._refusal = Text()
+        self._calls: dict[int, tuple[ToolCall, Text]] = {}
+        self.finished = False
+        self.finish_reason: str | None = None
+        self.raw_finish_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return str(self._text)
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning so far."""
+        return str(self._reasoning)
+
+    @property
+    def refusal(self) -> str:
+        """The refusal so far."""
+        return str(self._refusal)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls so far, in order."""
+        for call, arguments in self._calls.values():
+            call.arguments = str(arguments)
+        return [self._calls[index][0] for index in sorted(self._calls)]
+
+    def tool(self, delta: ToolCallDelta) -> None:
+        """Add a fragment to its call."""
+        if delta.index not in self._calls:
+            self._calls[delta.index] = ToolCall(delta.index), Text()
+        call, arguments = self._calls[delta.index]
+        call.id = call.id or delta.id
+        call.name = call.name or delta.name
+        call.complete = call.complete or delta.closed
+        if delta.arguments:
+            arguments.add(delta.arguments)
+
+    def close_calls(self, reason: str | None) -> None:
+        """The answer ended: its calls are whole, unless a limit cut the last one."""
+        calls = self.tool_calls
+        for call in calls:
+            cut = reason == "length" and call is calls[-1]
+            call.complete = call.complete or not cut
+
+    @property
+    def length(self) -> int:
+        """Characters of all channels: the measure of progress."""
+        arguments = sum(text.length for _, text in self._calls.values())
+        return (
+            self._text.length
+            + self._reasoning.length
+            + self._refusal.length
+            + arguments
+            + len(self._calls)
+        )
+
+
+class Ledger:
+    """All that came, over all connections.
+
+    Args:
+        choice: Which of n answers is the stream's text.
+        limit: The request's ``max_tokens``.
+
+    Attributes:
+        choices: The answers by index.
+        main: The answer that is the stream's text.
+        tokens: Tokens of it whose text has come.
+    """
+
+    def __init__(self, choice: int, limit: int | None) -> None:
+        self.main = Choice()
+        self.choices: dict[int, Choice] = {choice: self.main}
+        self._limit = limit
+        self.tokens = 0
+        self._open_tokens = 0
+        self._ids = array("q")
+        self._open_ids: list[int] = []
+        self._gaps: list[tuple[int, int, str]] = []
+        self.prompt_ids: tuple[int, ...] = ()
+        self.response_id: str | None = None
+        self.model: str | None = None
+        self._legs: list[Usage] = []
+        self._usage: Usage | None = None
+        self._leg_tokens = 0
+
+    def choice(self, index: int) -> Choice:
+        """The answer number ``index``, new or known."""
+        found = self.choices.get(index)
+        if found is None:
+            found = self.choices[index] = Choice()
+        return found
+
+    @property
+    def left(self) -> int | None:
+        """Tokens of ``max_tokens`` that have not come."""
+        return None if self._limit is None else max(self._limit - self.tokens, 0)
+
+    def add_text(
+        self, text: str, tokens: int | None, token_ids: tuple[int, ...], *, whole: bool
+    ) -> None:
+        """Text of the main answer.
+
+        Args:
+            text: What is delivered; ``""`` while characters are held back.
+            tokens: How many tokens it stands for; one, where the server does not say.
+            token_ids: Their ids, as far as told.
+            whole: Whether nothing is left open behind it.
+        """
+        tokens = 1 if tokens is None else tokens
+        if text:
+            self.main._text.add(text)  # noqa: SLF001 - the ledger keeps its choices
+        if token_ids:
+            self._add_ids(text, tokens, token_ids)
+        if text and whole:
+            self.tokens += tokens + self._open_tokens
+            self._open_tokens = 0
+            if self._open_ids:
+                self._ids.extend(self._open_ids)
+                self._open_ids.clear()
+        else:
+            self._open_tokens += tokens
+
+    def _add_ids(self, text: str, tokens: int, ids: tuple[int, ...]) -> None:
+        missing = tokens - len(ids)
+        if missing > 0:
+            start = len(self._ids) + len(self._open_ids)
+            self._gaps.append((start, tokens, text))
+            self._open_ids.extend([-1] * missing)
+        self._open_ids.extend(ids)
+
+    def add_other(self, tokens: int | None) -> None:
+        """Tokens of the main answer that are no text: reasoning, tools, refusal."""
+        self.tokens += 1 if tokens is None else tokens
+
+    def forget_open(self) -> None:
+        """A drop: what was open will come again."""
+        self._open_tokens = 0
+        self._open_ids.clear()
+        self._gaps = [gap for gap in self._gaps if gap[0] < len(self._ids)]
+
+    def report(self, usage: Usage) -> Usage:
+        """The server's usage of this connection; gives the sum over all."""
+        self._usage = usage
+        return self.usage or usage
+
+    def next_leg(self) -> None:
+        """A new generation begins on a new connection: its usage is added."""
+        spent = self.tokens - self._leg_tokens
+        if self._usage is not None:
+            self._legs.append(self._usage)
+        else:
+            self._legs.append(Usage(output_tokens=spent, estimated=True))
+        self._usage = None
+        self._leg_tokens = self.tokens
+
+    @property
+    def usage(self) -> Usage | None:
+        """Tokens used over all connections; None where no server ever said."""
+        current = self._usage
+        if current is None:
+            if not self._legs:
+                return None
+            spent = self.tokens - self._leg_tokens
+            current = Usage(output_tokens=spent, estimated=True)
+        total = current
+        for leg in self._legs:
+            total = leg + total
+        return total
+
+    def received(self, offset: int, cursor: Any) -> Received:
+        """What a dialect needs to continue.
+
+        Args:
+            offset: Bytes of body received on the broken connection.
+            cursor: Its reader's place to replay from.
+        """
+        return Received(
+            text=self.main.text,
+            reasoning=self.main.reasoning,
+            tokens=self.tokens,
+            left=self.left,
+            token_ids=self._ids,
+            gaps=self._gaps,
+            prompt_ids=self.prompt_ids,
+            offset=offset,
+            response_id=self.response_id,
+            cursor=cursor,
+        )

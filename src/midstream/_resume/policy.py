@@ -1,0 +1,122 @@
+"""When to try again: values; the driver sleeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from midstream._errors import (
+    ConnectFailed,
+    Dropped,
+    MidstreamError,
+    ServerError,
+    TimedOut,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+_STRATEGIES = frozenset({"replay", "tokens", "text", "rerun", "ask"})
+_LONGEST_WISH = 120.0  # seconds; a longer Retry-After is not waited for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long to wait before the next attempt.
+
+    The first reconnection after new text is made at once; what is below holds from the
+    second on, and for servers that said they have no room.
+
+    Args:
+        initial: Seconds before the first repeated attempt.
+        maximum: The most seconds; each attempt doubles the wait up to it.
+        jitter: Whether to draw from the upper half of the wait, so that many clients
+            do not come back together.
+    """
+
+    initial: float = 0.25
+    maximum: float = 10
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse waits that cannot be."""
+        if self.initial < 0 or self.maximum < self.initial:
+            raise UsageError(f"{self}: give 0 <= initial <= maximum, in seconds")
+
+    def delay(self, attempt: int, random: Random) -> float:
+        """Seconds to wait before attempt number ``attempt``, from 1."""
+        wait = min(self.initial * 2.0 ** min(attempt - 1, 32), self.maximum)
+        return wait * random.uniform(0.5, 1) if self.jitter else wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Whether and how a broken stream goes on.
+
+    Args:
+        attempts: Tries without a new character before giving up.
+        backoff: How long to wait between them.
+        approximate: Whether the model may be asked to go on where nothing exact is
+            possible; the stream then says ``Exactness.APPROXIMATE``.
+        strategies: Allowed ways, best first: ``"replay"``, ``"tokens"``, ``"text"``,
+            and opt-in ``"rerun"``.
+        tools: Whether text may be continued when the request has tools; a cut tool
+            call never is.
+    """
+
+    attempts: int = 5
+    backoff: Backoff = Backoff()
+    approximate: bool = False
+    strategies: Sequence[str] = ("replay", "tokens", "text")
+    tools: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse strategies that do not exist."""
+        unknown = set(self.strategies) - _STRATEGIES
+        if unknown or isinstance(self.strategies, str):
+            raise UsageError(
+                f"Resume(strategies={self.strategies!r}): give a sequence of "
+                f"{', '.join(sorted(_STRATEGIES))}"
+            )
+        if self.attempts < 0:
+            raise UsageError(f"Resume(attempts={self.attempts}): give 0 or more")
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The strategies in order, asking last and only if it is allowed."""
+        chosen = tuple(way for way in self.strategies if way != "ask")
+        return (*chosen, "ask") if self.approximate else chosen
+
+
+def resumable(fault: MidstreamError) -> bool:
+    """Whether a fault is a drop: the line or the server failed, not the caller."""
+    match fault:
+        case TimedOut(kind=kind):
+            return kind != "total"
+        case Dropped() | ConnectFailed():
+            return True
+        case ServerError(retryable=retryable):
+            return retryable
+        case _:
+            return False
+
+
+def pause(
+    fault: MidstreamError, attempt: int, backoff: Backoff, random: Random
+) -> float:
+    """Seconds to wait after ``fault``, as the server asks or the backoff says.
+
+    Args:
+        fault: What broke.
+        attempt: Which try without progress comes next, from 1.
+        backoff: The caller's waits.
+        random: Source of the jitter.
+    """
+    if isinstance(fault, ServerError) and fault.retry_after is not None:
+        if fault.retry_after <= _LONGEST_WISH:
+            return fault.retry_after
+    elif attempt == 1 and isinstance(fault, Dropped | TimedOut):
+        return 0
+    return backoff.delay(attempt, random)

@@ -1,0 +1,287 @@
+"""Clients: who is asked, with which limits, over which connections."""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from midstream import _dialects
+from midstream._errors import UsageError
+from midstream._request import Endpoint, Request
+from midstream._resume.policy import Resume
+from midstream._session import Server, Session
+from midstream._stream import AsyncStream, Stream
+from midstream._timeouts import Timeouts
+from midstream._transports.http import AsyncHttpTransport, HttpTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    import httpx
+
+    from midstream._request import Prompt
+    from midstream._transports import AsyncTransport, Transport
+
+
+class _Base:
+    """What both clients share: everything but the transports."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str | Endpoint],
+        timeouts: Timeouts,
+        resume: Resume | None,
+    ) -> None:
+        if not endpoints:
+            raise UsageError('name an endpoint, as in Client("ollama:gemma3")')
+        self._servers = [_server(Endpoint.parse(endpoint)) for endpoint in endpoints]
+        self._timeouts = timeouts
+        self._resume = resume
+        self._random = random.Random()  # noqa: S311 - jitter
+        self._closed = False
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Who answers, in order, default addresses filled in."""
+        return [server.endpoint for server in self._servers]
+
+    def __repr__(self) -> str:
+        """The endpoints, without keys."""
+        names = ", ".join(map(str, self.endpoints))
+        return f"<{type(self).__name__} {names}>"
+
+    def _session(self, prompt: Prompt, **fields: Any) -> Session:
+        if self._closed:
+            raise UsageError("the client is closed")
+        return Session(
+            self._servers,
+            Request.of(prompt=prompt, **fields),
+            timeouts=self._timeouts,
+            resume=self._resume,
+            handles=lambda: uuid.uuid4().hex,
+            random=self._random,
+        )
+
+
+def _server(endpoint: Endpoint) -> Server:
+    """The endpoint with its dialect's defaults: address, and key from the environment.
+
+    Raises:
+        UsageError: The dialect has no usual address and none was given.
+    """
+    dialect = _dialects.find(endpoint.dialect)
+    defaults: dict[str, Any] = {}
+    if endpoint.base_url is None:
+        if dialect.default_url is None:
+            raise UsageError(
+                f'{endpoint.dialect} needs an address: "{endpoint}@http://host:port"'
+            )
+        defaults["base_url"] = dialect.default_url
+    elif "://" not in endpoint.base_url:
+        scheme = "grpc" if dialect.transport == "grpc" else "http"
+        defaults["base_url"] = f"{scheme}://{endpoint.base_url}"
+    if endpoint.api_key is None:
+        keys = filter(None, map(os.environ.get, dialect.key_variables))
+        defaults["api_key"] = next(map(SecretStr, keys), None)
+    return Server(endpoint.model_copy(update=defaults), dialect)
+
+
+class Client(_Base):
+    """Streams answers, over blocking sockets.
+
+    Args:
+        endpoints: ``DIALECT[:MODEL][@URL]`` or `Endpoint`; the first serves, the others
+            take over in mid-stream when it fails for good.
+        timeouts: Limits in seconds.
+        resume: How a broken stream goes on; None: it does not.
+        http_client: Your own `httpx.Client` (proxies, TLS, auth, limits); it stays open
+            when this client closes.
+
+    Raises:
+        UsageError: An endpoint cannot be.
+    """
+
+    def __init__(
+        self,
+        *endpoints: str | Endpoint,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
+        resume: Resume | None = Resume(),  # noqa: B008 - frozen
+        http_client: httpx.Client | None = None,
+    ) -> None:
+        super().__init__(endpoints, timeouts, resume)
+        self._http = HttpTransport(http_client, connect=timeouts.connect)
+        self._grpc: Transport | None = None
+
+    def stream(  # noqa: PLR0913 - the words of the contract
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] = {},  # noqa: B006 - never changed
+        choice: int = 0,
+    ) -> Stream:
+        """Ask for an answer; enter the stream with ``with`` and iterate it.
+
+        Args:
+            prompt: Text, or messages (mappings or `Message`).
+            max_tokens: The most tokens of answer, over all connections.
+            temperature: Sampling temperature; 0 is greedy.
+            top_p: Nucleus sampling.
+            stop: Strings that end the answer.
+            seed: Seed of the sampling.
+            tools: Tools in the API's own form.
+            extra: Merged into the request body as it is.
+            choice: Which of n answers the stream's text is.
+
+        Raises:
+            UsageError: An argument cannot be.
+        """
+        session = self._session(
+            prompt,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            stop=stop,
+            seed=seed,
+            tools=tools,
+            extra=dict(extra),
+            choice=choice,
+        )
+        return Stream(session, self, lambda: self._transport(session))
+
+    def close(self) -> None:
+        """Close the connections; a second time does nothing."""
+        self._closed = True
+        self._http.close()
+        if self._grpc is not None:
+            self._grpc.close()
+
+    def __enter__(self) -> Client:
+        """The client."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _transport(self, session: Session) -> Transport:
+        if session.server.dialect.transport == "http":
+            return self._http
+        if self._grpc is None:
+            from midstream._transports.grpc import GrpcTransport  # noqa: PLC0415 - extra
+
+            self._grpc = GrpcTransport(connect=self._timeouts.connect)
+        return self._grpc
+
+
+class AsyncClient(_Base):
+    """Streams answers, under asyncio or trio.
+
+    Args:
+        endpoints: ``DIALECT[:MODEL][@URL]`` or `Endpoint`; the first serves, the others
+            take over in mid-stream when it fails for good.
+        timeouts: Limits in seconds.
+        resume: How a broken stream goes on; None: it does not.
+        http_client: Your own `httpx.AsyncClient` (proxies, TLS, auth, limits); it stays
+            open when this client closes.
+
+    Raises:
+        UsageError: An endpoint cannot be.
+    """
+
+    def __init__(
+        self,
+        *endpoints: str | Endpoint,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
+        resume: Resume | None = Resume(),  # noqa: B008 - frozen
+        http_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        super().__init__(endpoints, timeouts, resume)
+        self._http = AsyncHttpTransport(http_client, connect=timeouts.connect)
+        self._grpc: AsyncTransport | None = None
+
+    def stream(  # noqa: PLR0913 - the words of the contract
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] = {},  # noqa: B006 - never changed
+        choice: int = 0,
+    ) -> AsyncStream:
+        """Ask for an answer; enter the stream with ``async with`` and iterate it.
+
+        Args:
+            prompt: Text, or messages (mappings or `Message`).
+            max_tokens: The most tokens of answer, over all connections.
+            temperature: Sampling temperature; 0 is greedy.
+            top_p: Nucleus sampling.
+            stop: Strings that end the answer.
+            seed: Seed of the sampling.
+            tools: Tools in the API's own form.
+            extra: Merged into the request body as it is.
+            choice: Which of n answers the stream's text is.
+
+        Raises:
+            UsageError: An argument cannot be.
+        """
+        session = self._session(
+            prompt,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            stop=stop,
+            seed=seed,
+            tools=tools,
+            extra=dict(extra),
+            choice=choice,
+        )
+        return AsyncStream(session, self, lambda: self._transport(session))
+
+    async def aclose(self) -> None:
+        """Close the connections; a second time does nothing."""
+        self._closed = True
+        await self._http.aclose()
+        if self._grpc is not None:
+            await self._grpc.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        """The client."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.aclose()
+
+    def _transport(self, session: Session) -> AsyncTransport:
+        if session.server.dialect.transport == "http":
+            return self._http
+        if self._grpc is None:
+            from midstream._transports.grpc import AsyncGrpcTransport  # noqa: PLC0415 - extra
+
+            self._grpc = AsyncGrpcTransport(connect=self._timeouts.connect)
+        return self._grpc
