@@ -116,6 +116,6 @@ __all__ = [
     "__version__",
     "aregroup",
     "dialects",
-    "regroup",
     "register",
+    "regroup",
 ]

@@ -26,7 +26,7 @@ T = TypeVar("T")
 _AHEAD = 16  # reads that may wait for a slow consumer
 
 
-class Late(Exception):  # noqa: N818 - a signal between reader and consumer
+class Late(Exception):
     """The deadline came before the next item."""
 
 

@@ -153,11 +153,13 @@ class WireError(MidstreamError):
     """Bytes that break their protocol.
 
     Attributes:
+        words: What is wrong, without the place.
         offset: Where in the body, in bytes from its begin.
     """
 
     def __init__(self, message: str, *, offset: int = 0) -> None:
         super().__init__(f"{message} (at byte {offset} of the body)")
+        self.words = message
         self.offset = offset
 
 

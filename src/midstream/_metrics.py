@@ -112,10 +112,16 @@ class Metrics:
             return None
         return max(self.tokens - 1, 0) / (self.duration - self.ttft)
 
-    def begin(self, now: float) -> None:
-        """The first request goes out."""
+    def connect(self, now: float) -> None:
+        """A request goes out."""
+        self.connects += 1
         if self._began is None:
             self._began = now
+
+    def resumed(self, gap: float) -> None:
+        """A drop was survived; it cost ``gap`` seconds."""
+        self.resumes += 1
+        self.gap += gap
 
     def text(self, now: float, chunks: int, characters: int, tokens: int) -> None:
         """One network read brought text.

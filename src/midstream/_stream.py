@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
 from midstream._errors import (
     MidstreamError,
+    ResumeDiverged,
     ServerError,
     TransportError,
     UsageError,
@@ -23,7 +24,6 @@ from midstream._errors import (
 )
 from midstream._events import TextDelta
 from midstream._pacing import AsyncPieces, paced
-from midstream._resume.seam import ResumeDiverged
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -187,7 +187,7 @@ class Stream(_State):
         self._body: Body | None = None
         self._leaving = threading.Event()
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Self:
         """The stream; the request goes out with the first read."""
         self._enter()
         return self
@@ -292,7 +292,7 @@ class Stream(_State):
         call = self._run(session.connect(time.monotonic()))
         body = self._transport_of().open(call, session.deadline)
         self._body = body
-        if not session.opened(body.status, body.headers, time.monotonic()):
+        if not session.opened(body.status, body.headers):
             session.refused(_reply(body, _whole(body)))
         return []
 
@@ -356,7 +356,7 @@ class AsyncStream(_State):
         self._readers: list[AsyncReader[Any]] = []
         self._leaving: anyio.Event | None = None
 
-    async def __aenter__(self) -> AsyncStream:
+    async def __aenter__(self) -> Self:
         """The stream; the request goes out with the first read."""
         self._enter()
         self._leaving = anyio.Event()
@@ -461,7 +461,7 @@ class AsyncStream(_State):
         call = await self._run(session.connect(time.monotonic()))
         body = await self._transport_of().open(call, session.deadline)
         self._body = body
-        if not session.opened(body.status, body.headers, time.monotonic()):
+        if not session.opened(body.status, body.headers):
             session.refused(_reply(body, await _awhole(body)))
         return []
 

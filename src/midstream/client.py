@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import random
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import SecretStr
 
 from midstream import _dialects
 from midstream._errors import UsageError
 from midstream._request import Endpoint, Request
+from midstream._resume.plan import Server
 from midstream._resume.policy import Resume
-from midstream._session import Server, Session
+from midstream._session import Session
 from midstream._stream import AsyncStream, Stream
 from midstream._timeouts import Timeouts
 from midstream._transports.http import AsyncHttpTransport, HttpTransport
@@ -127,7 +128,7 @@ class Client(_Base):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        extra: Mapping[str, Any] = {},  # noqa: B006 - never changed
+        extra: Mapping[str, Any] = {},
         choice: int = 0,
     ) -> Stream:
         """Ask for an answer; enter the stream with ``with`` and iterate it.
@@ -166,7 +167,7 @@ class Client(_Base):
         if self._grpc is not None:
             self._grpc.close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         """The client."""
         return self
 
@@ -225,7 +226,7 @@ class AsyncClient(_Base):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        extra: Mapping[str, Any] = {},  # noqa: B006 - never changed
+        extra: Mapping[str, Any] = {},
         choice: int = 0,
     ) -> AsyncStream:
         """Ask for an answer; enter the stream with ``async with`` and iterate it.
@@ -264,7 +265,7 @@ class AsyncClient(_Base):
         if self._grpc is not None:
             await self._grpc.aclose()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         """The client."""
         return self
 

@@ -11,13 +11,21 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from pydantic_core import from_json
+
 from midstream._dialects.base import Received
-from midstream._events import ToolCall, Usage
+from midstream._events import ReasoningDelta, ToolCall, Usage
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from midstream._events import ToolCallDelta
+    from midstream._events import (
+        Finish,
+        RefusalDelta,
+        Started,
+        TextDelta,
+        ToolCallDelta,
+    )
 
 _BLOCK = 256  # parts; their objects weigh more than their text
 
@@ -51,6 +59,7 @@ class Choice:
     """One of n answers.
 
     Attributes:
+        finished: Whether it said that it ended.
         finish_reason: Why it ended, in midstream's words; None while it runs, and
             where the server never said.
         raw_finish_reason: The same in the server's words.
@@ -87,6 +96,31 @@ class Choice:
             call.arguments = str(arguments)
         return [self._calls[index][0] for index in sorted(self._calls)]
 
+    def add_text(self, text: str) -> None:
+        """Text of the answer."""
+        self._text.add(text)
+
+    def add_reasoning(self, text: str) -> None:
+        """Text of the reasoning."""
+        self._reasoning.add(text)
+
+    def add_refusal(self, text: str) -> None:
+        """Text of the refusal."""
+        self._refusal.add(text)
+
+    @property
+    def characters(self) -> int:
+        """Characters of the text so far."""
+        return self._text.length
+
+    def finish(self, finish: Finish) -> None:
+        """The first reason wins; text may still follow."""
+        if not self.finished:
+            self.finished = True
+            self.finish_reason = finish.reason
+            self.raw_finish_reason = finish.raw
+            self.close_calls(finish.reason)
+
     def tool(self, delta: ToolCallDelta) -> None:
         """Add a fragment to its call."""
         if delta.index not in self._calls:
@@ -105,6 +139,13 @@ class Choice:
             cut = reason == "length" and call is calls[-1]
             call.complete = call.complete or not cut
 
+    def settled_calls(self) -> list[ToolCall]:
+        """The calls at a cut: whole only if their JSON is, which then cannot go on."""
+        calls = self.tool_calls
+        for call in calls:
+            call.complete = call.complete or _is_object(call.arguments)
+        return calls
+
     @property
     def length(self) -> int:
         """Characters of all channels: the measure of progress."""
@@ -116,6 +157,13 @@ class Choice:
             + arguments
             + len(self._calls)
         )
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(from_json(text), dict)
+    except ValueError:
+        return False
 
 
 class Ledger:
@@ -155,26 +203,33 @@ class Ledger:
         return found
 
     @property
+    def progress(self) -> int:
+        """Characters of all answers and channels."""
+        return sum(choice.length for choice in self.choices.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether every answer said that it ended."""
+        return all(choice.finished for choice in self.choices.values())
+
+    @property
     def left(self) -> int | None:
         """Tokens of ``max_tokens`` that have not come."""
         return None if self._limit is None else max(self._limit - self.tokens, 0)
 
-    def add_text(
-        self, text: str, tokens: int | None, token_ids: tuple[int, ...], *, whole: bool
-    ) -> None:
-        """Text of the main answer.
+    def add_text(self, delta: TextDelta, *, whole: bool) -> None:
+        """Text of the main answer; ``""`` while characters are held back.
 
         Args:
-            text: What is delivered; ``""`` while characters are held back.
-            tokens: How many tokens it stands for; one, where the server does not say.
-            token_ids: Their ids, as far as told.
+            delta: It; where the server does not count, it is one token.
             whole: Whether nothing is left open behind it.
         """
-        tokens = 1 if tokens is None else tokens
+        text = delta.text
+        tokens = 1 if delta.tokens is None else delta.tokens
         if text:
-            self.main._text.add(text)  # noqa: SLF001 - the ledger keeps its choices
-        if token_ids:
-            self._add_ids(text, tokens, token_ids)
+            self.main.add_text(text)
+        if delta.token_ids:
+            self._add_ids(text, tokens, delta.token_ids)
         if text and whole:
             self.tokens += tokens + self._open_tokens
             self._open_tokens = 0
@@ -192,9 +247,32 @@ class Ledger:
             self._open_ids.extend([-1] * missing)
         self._open_ids.extend(ids)
 
-    def add_other(self, tokens: int | None) -> None:
-        """Tokens of the main answer that are no text: reasoning, tools, refusal."""
-        self.tokens += 1 if tokens is None else tokens
+    def add_side(self, delta: ReasoningDelta | RefusalDelta) -> None:
+        """Reasoning or refusal."""
+        choice = self.choice(delta.choice)
+        if isinstance(delta, ReasoningDelta):
+            choice.add_reasoning(delta.text)
+        else:
+            choice.add_refusal(delta.text)
+        self._count(delta)
+
+    def add_tool(self, delta: ToolCallDelta) -> None:
+        """A fragment of a tool call."""
+        self.choice(delta.choice).tool(delta)
+        self._count(delta)
+
+    def _count(self, delta: ReasoningDelta | RefusalDelta | ToolCallDelta) -> None:
+        self.tokens += 1 if delta.tokens is None else delta.tokens
+
+    def uncount(self, tokens: int) -> None:
+        """Tokens that the next connection sends again."""
+        self.tokens = max(self.tokens - tokens, 0)
+
+    def start(self, started: Started) -> None:
+        """The server named its response."""
+        self.response_id = started.id or self.response_id
+        self.model = started.model or self.model
+        self.prompt_ids = started.prompt_ids or self.prompt_ids
 
     def forget_open(self) -> None:
         """A drop: what was open will come again."""

@@ -1,0 +1,224 @@
+"""One connection's way from bytes to signals with whole characters.
+
+Framer, reader, decoder and seam in a row. Each channel of each choice has a decoder of
+its own, since a server may stop in the middle of a character in one and go on in
+another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from midstream._errors import ResumeDiverged, WireError
+from midstream._events import (
+    End,
+    Failure,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from midstream._resume.seam import Seam
+from midstream._utf8 import Utf8Decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from midstream._dialects.base import Continuation, Dialect, Generation
+    from midstream._errors import MidstreamError
+    from midstream._events import Event, Signal
+
+
+class Leg:
+    """One connection of a generation.
+
+    Args:
+        dialect: Who speaks.
+        generation: What was asked.
+        strategy: How it was asked: ``"begin"``, or a strategy of resuming.
+
+    Attributes:
+        offset: Bytes of body received.
+        opened: Whether the server began to stream.
+        fault: What the last bytes held behind their signals.
+        pending: Whether half a character of the text waits.
+    """
+
+    __slots__ = (
+        "_choice",
+        "_decoder",
+        "_dialect",
+        "_framer",
+        "_reader",
+        "_seam",
+        "_sides",
+        "fault",
+        "generation",
+        "offset",
+        "opened",
+        "strategy",
+    )
+
+    def __init__(
+        self, dialect: Dialect, generation: Generation, strategy: str = "begin"
+    ) -> None:
+        self.generation = generation
+        self.strategy = strategy
+        self.offset = 0
+        self.opened = False
+        self.fault: MidstreamError | None = None
+        self._dialect = dialect
+        self._choice = generation.request.choice
+        self._framer = dialect.framer()
+        self._reader = dialect.reader(generation)
+        self._decoder = Utf8Decoder(generation.endpoint.errors)
+        self._sides: dict[tuple[int, str], Utf8Decoder] = {}
+        self._seam: Seam | None = None
+
+    def join(self, continuation: Continuation, text: str) -> None:
+        """What comes is joined to ``text``, which was delivered before."""
+        if continuation.reader is not None:
+            self._reader = continuation.reader
+        seam = Seam(continuation, text, self.generation.request.stop or ())
+        self._seam = seam if seam.open else None
+
+    def replay(self, continuation: Continuation) -> None:
+        """The stream itself goes on, on a new connection.
+
+        Same body: the decoding state stays as it is. Same records: a new body, read by
+        the same reader.
+        """
+        self.strategy = "replay"
+        if continuation.keeps != "body":
+            self._framer = self._dialect.framer()
+            self.offset = 0
+
+    @property
+    def cursor(self) -> object:
+        """The reader's place to replay from."""
+        return self._reader.cursor
+
+    @property
+    def pending(self) -> bool:
+        """Whether half a character of the text waits."""
+        return self._decoder.pending
+
+    @property
+    def replaced(self) -> int:
+        """How many U+FFFD were put in for bytes that are no UTF-8."""
+        decoders = [self._decoder, *self._sides.values()]
+        return sum(decoder.replaced for decoder in decoders)
+
+    def receive(self, piece: bytes) -> list[Event | Signal]:
+        """What the next bytes say; a fault behind it is left in `fault`."""
+        self.offset += len(piece)
+        try:
+            records = self._framer.decode(piece)
+        except WireError as error:
+            self.fault = error
+            return []
+        return self._read(records)
+
+    def eof(self) -> tuple[list[Event | Signal], bool]:
+        """What the end of the body says, and whether its last record was left open.
+
+        Half a record is no fault of the wire: the body was cut.
+        """
+        rest = self._framer.flush()
+        signals = self._read(rest)
+        if isinstance(self.fault, WireError):
+            self.fault = None
+            return signals, False
+        if self.fault is None and not (signals and type(signals[-1]) is End):
+            signals += self._clean(self._reader.eof())
+        return signals, bool(rest)
+
+    def flush(self) -> str:
+        """The text that waited until the answer's end."""
+        rest = self._decoder.flush()
+        if self._seam is None or self._seam.stopped:
+            return rest
+        return self._seam.feed(rest) + self._seam.flush()
+
+    def forget(self) -> None:
+        """A drop: halves of characters will come again."""
+        for decoder in (self._decoder, *self._sides.values()):
+            decoder.forget()
+
+    def _read(self, records: Iterable[tuple[bytes, str]]) -> list[Event | Signal]:
+        read = self._reader.read
+        signals: list[Event | Signal] = []
+        for data, name in records:
+            try:
+                said = read(data, name)
+            except WireError as error:
+                self.fault = WireError(error.words, offset=self.offset)
+                break
+            signals += self._clean(said)
+            if self.fault is not None or (signals and type(signals[-1]) is End):
+                break
+        return signals
+
+    def _clean(self, signals: list[Event | Signal]) -> list[Event | Signal]:
+        """The signals with whole characters, up to the end or a failure."""
+        clean: list[Event | Signal] = []
+        for signal in signals:
+            try:
+                if type(signal) is TextDelta:
+                    clean.append(self._text(signal))
+                    if self._seam is not None and self._seam.stopped:
+                        clean += [Finish("stop", "stop", self._choice), End()]
+                        break
+                elif isinstance(signal, Failure):
+                    self.fault = signal.error
+                    break
+                else:
+                    clean.append(self._side(signal))
+            except (WireError, ResumeDiverged) as error:
+                self.fault = error
+                break
+            if type(signal) is End:
+                break
+        return clean
+
+    def _text(self, delta: TextDelta) -> TextDelta:
+        text = delta.text
+        if delta.choice != self._choice:
+            return replace(delta, text=self._decoded(text, delta.choice, "text"))
+        if self._decoder.pending or not text.isascii():
+            text = self._decoder.decode(text)
+        tokens = delta.tokens
+        if self._seam is not None:
+            repeating = self._seam.repeating
+            text = self._seam.feed(text)
+            if repeating and not text:
+                tokens = 0
+            if not self._seam.open and not self._seam.stopped:
+                self._seam = None
+        if text is delta.text:
+            return delta
+        return TextDelta(text, delta.choice, tokens, delta.token_ids, delta.logprobs)
+
+    def _side(self, signal: Event | Signal) -> Event | Signal:
+        """Text of the other channels."""
+        match signal:
+            case ReasoningDelta(text=text) | RefusalDelta(text=text):
+                channel = type(signal).__name__
+                whole = self._decoded(text, signal.choice, channel)
+                return signal if whole is text else replace(signal, text=whole)
+            case ToolCallDelta(arguments=text):
+                whole = self._decoded(text, signal.choice, f"tool {signal.index}")
+                return signal if whole is text else replace(signal, arguments=whole)
+            case _:
+                return signal
+
+    def _decoded(self, text: str, choice: int, channel: str) -> str:
+        decoder = self._sides.get((choice, channel))
+        if decoder is None:
+            if text.isascii():
+                return text
+            decoder = Utf8Decoder(self.generation.endpoint.errors)
+            self._sides[choice, channel] = decoder
+        return decoder.decode(text)

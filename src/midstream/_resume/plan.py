@@ -1,0 +1,151 @@
+"""How a broken stream may go on: which strategies are left, and what none may do.
+
+A prefix cannot continue everything: a tool call would be called twice, a grammar starts
+anew at the prefix, a refusal is an answer. Replay can, since nothing is asked again;
+so can a rerun, which checks what it gets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from midstream._errors import (
+    MidstreamError,
+    NotFound,
+    ResumeUnsupported,
+    ServerError,
+    StreamInterrupted,
+    ToolCallInterrupted,
+)
+
+if TYPE_CHECKING:
+    from midstream._dialects.base import Dialect
+    from midstream._request import Endpoint, Request
+    from midstream._resume.ledger import Ledger
+    from midstream._resume.policy import Resume
+
+_WHOLE_STREAM = ("replay", "rerun")  # ways that do not depend on a prefix
+
+
+@dataclass(slots=True)
+class Server:
+    """An endpoint, its dialect, and what was learned of it; it outlives the stream.
+
+    Attributes:
+        endpoint: The address, defaults filled in.
+        dialect: How it speaks.
+        memory: The dialect's own notes.
+        refused: (model, strategy) pairs that the server said it cannot do.
+    """
+
+    endpoint: Endpoint
+    dialect: Dialect
+    memory: dict[str, Any] = field(default_factory=dict)
+    refused: set[tuple[str | None, str]] = field(default_factory=set)
+
+    def ways(self, resume: Resume) -> list[str]:
+        """The strategies that policy, dialect and experience leave, best first."""
+        return [
+            way
+            for way in resume.ways
+            if (way in self.dialect.strategies or way == "rerun")
+            and (self.endpoint.model, way) not in self.refused
+        ]
+
+
+@dataclass(slots=True)
+class Drop:
+    """What broke first, and when (monotonic seconds)."""
+
+    fault: MidstreamError
+    at: float
+
+
+@dataclass(slots=True)
+class Plan:
+    """The state of one break, from the drop to the next new text.
+
+    Attributes:
+        ways: Strategies left to try, best first.
+        attempt: Tries without a new character.
+        drop: What broke; None while all is well.
+        notes: Why ways were left.
+    """
+
+    ways: list[str] = field(default_factory=list)
+    attempt: int = 0
+    drop: Drop | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the server no longer knows the stream that it had kept."""
+        return self.drop is not None and isinstance(self.drop.fault, NotFound)
+
+    def skip(self, why: MidstreamError) -> None:
+        """Leave the best way for the next."""
+        self.notes.append(f"{self.ways[0]}: {why}")
+        del self.ways[0]
+
+    def refused(self, server: Server, strategy: str, fault: MidstreamError) -> bool:
+        """Whether ``fault`` refuses the way that was tried, not the request.
+
+        A stream that is no longer kept is lost for replay; a server that cannot
+        continue in some way is remembered.
+        """
+        if not self.ways or self.ways[0] != strategy:
+            return False
+        if not isinstance(fault, ServerError):
+            return False
+        if strategy == "replay":
+            return not fault.retryable
+        if not server.dialect.refuses(strategy, fault):
+            return False
+        server.refused.add((server.endpoint.model, strategy))
+        return True
+
+    def restrict(
+        self, server: Server, request: Request, ledger: Ledger, *, tools: bool
+    ) -> StreamInterrupted | None:
+        """Keep the ways that can continue what came.
+
+        Args:
+            server: Who would continue.
+            request: What was asked.
+            ledger: What came.
+            tools: Whether text of a request with tools may be continued.
+
+        Returns:
+            Why there is none, if so.
+        """
+        why = _no_prefix(server.dialect, request, ledger, tools=tools)
+        if why is not None:
+            self.ways = [way for way in self.ways if way in _WHOLE_STREAM]
+        if self.ways:
+            return None
+        if ledger.main.tool_calls:
+            error = ToolCallInterrupted(why or "a tool call was cut")
+            error.tool_calls = ledger.main.settled_calls()
+            return error
+        tried = f"; {'; '.join(self.notes)}" if self.notes else ""
+        return ResumeUnsupported(
+            why
+            or f"{server.endpoint.dialect} has no allowed way to continue this stream "
+            f"(see Resume.strategies and Resume.approximate){tried}"
+        )
+
+
+def _no_prefix(
+    dialect: Dialect, request: Request, ledger: Ledger, *, tools: bool
+) -> str | None:
+    """Why no prefix may continue what came, or None when one may."""
+    if ledger.main.tool_calls:
+        return "a tool call was cut; it cannot be continued from a prefix"
+    if len(ledger.choices) > 1 or request.extra.get("n", 1) != 1:
+        return "more than one choice (n > 1) cannot be continued from a prefix"
+    if ledger.main.refusal:
+        return "a refusal is not continued"
+    if request.tools and not tools:
+        return "the request has tools and Resume(tools=False)"
+    return dialect.no_prefix(request)
