@@ -4,11 +4,14 @@ The child writes its log into an unlinked file, so that nothing has to read a pi
 while it runs and nothing is left behind. Readiness is polled, never slept for: a
 server that dies or hangs while it starts raises with the end of its own log. Its
 standard input is a pipe that the parent never writes to: when the parent is gone,
-however it went, the child reads the end of it and can leave.
+however it went, the child reads the end of it and can leave. Each server leads a
+process group: what it started itself goes with it, even when it had no time to see to
+that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
@@ -41,7 +44,8 @@ class ChildServer:
     def __init__(self, name: str) -> None:
         self._name = name
         self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
+        self._log: IO[bytes] | None = None  # while the process is there
+        self._kept = ""
 
     @property
     def pid(self) -> int:
@@ -56,9 +60,9 @@ class ChildServer:
         return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
-        """What the server wrote so far, as text; kept after it stopped."""
+        """What the server wrote so far, or until it ended."""
         if self._log is None:
-            return ""
+            return self._kept
         # pread: the child writes through the same open file, whose offset is its own.
         descriptor = self._log.fileno()
         size = os.fstat(descriptor).st_size
@@ -84,8 +88,7 @@ class ChildServer:
             ServerNotStarted: It ended or was not ready in time; it is gone then.
         """
         self.kill()
-        self.close()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _end()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
                 command,
@@ -93,8 +96,10 @@ class ChildServer:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 env=environment,
+                process_group=0,
             )
         except OSError as error:
+            self._close_log()
             raise ServerNotStarted(f"{self._name}: {error}") from error
         until = time.monotonic() + deadline
         try:
@@ -126,24 +131,25 @@ class ChildServer:
         """End the server at once (SIGKILL); harmless when it is stopped."""
         self._end(signal.SIGKILL, None)
 
-    def close(self) -> None:
-        """Let go of the log of a stopped server."""
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
     def _end(self, how: signal.Signals, grace: float | None) -> None:
         process, self._process = self._process, None
         if process is None:
             return
         process.send_signal(how)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(grace)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        with contextlib.suppress(ProcessLookupError):  # nobody is left
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         if process.stdin is not None:
             process.stdin.close()
+        self._close_log()
+
+    def _close_log(self) -> None:
+        self._kept = self.log()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
     def _failure(self, what: str) -> ServerNotStarted:
         lines = self.log().splitlines()[-_LOG_LINES:]

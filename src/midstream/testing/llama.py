@@ -199,7 +199,7 @@ class LlamaServer:
         return self._child.running
 
     def log(self) -> str:
-        """What the server wrote so far."""
+        """What the server wrote so far, or until it ended."""
         return self._child.log()
 
     def start(self) -> None:
@@ -250,7 +250,6 @@ class LlamaServer:
     ) -> None:
         """End the server."""
         self.stop()
-        self._child.close()
 
     def _ready(self) -> bool:
         address = self._child.found(rf"^{_ANNOUNCES}(\S+)$")
