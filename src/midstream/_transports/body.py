@@ -1,0 +1,267 @@
+"""An open answer in both colours: pieces out, and an end from wherever it comes.
+
+Whoever closes and whoever reads may be two. So ``close`` raises a flag and then looks
+whether a read is pending, and ``read`` says that it is pending and then looks at the
+flag: at least one of them sees the other. A pending read is woken and cleans up itself;
+without one, ``close`` does.
+
+httpx's iterators are nested generators, and an async one that is dropped half-way is
+reported by trio and finished by asyncio at some later time: closing the outermost does
+not reach the inner ones. So an unfinished iteration is run to its end, in a scope that
+is cancelled already; the cancellation ends all of them in order.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, cast
+
+import anyio
+
+from midstream._errors import WireError
+from midstream._transports.http2 import reset_frame
+from midstream._transports.mapping import read_error
+from midstream._transports.watchdog import GRACE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    import httpx
+
+    from midstream._errors import MidstreamError
+    from midstream._transports.exchange import Exchange
+    from midstream._transports.watchdog import Watchdog
+
+LEAVE_SECONDS = 1.0
+"""How long the farewell to an HTTP/2 server may take."""
+
+BUFFERED_PIECES = 20_000
+"""More pieces than httpcore can hold when a body is left."""
+
+_DECODERS = {
+    "br": ("brotli", "brotlicffi"),
+    "deflate": ("zlib",),
+    "gzip": ("zlib",),
+    "identity": ("zlib",),
+    "zstd": ("zstandard",),
+}
+
+
+class HttpBody:
+    """An open answer, read by blocking.
+
+    Args:
+        response: The answer, nothing read yet.
+        exchange: What it belongs to.
+        release: Told once, when it has ended.
+        watchdog: Keeps the deadline where the network stream does not.
+    """
+
+    def __init__(
+        self,
+        response: httpx.Response,
+        exchange: Exchange,
+        *,
+        release: Callable[[Exchange], None],
+        watchdog: Watchdog | None,
+    ) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = dict(response.headers.items())
+        self._response = response
+        self._exchange = exchange
+        self._release = release
+        self._watchdog = watchdog
+        encoded = is_encoded(self.headers)
+        self._pieces = response.iter_bytes() if encoded else response.iter_raw()
+        self._reading = False
+        self._ended = False
+        self._error: MidstreamError | None = None
+        self._lock = Lock()
+
+    def read(self) -> bytes | None:
+        """The next piece; see `Body.read`."""
+        self._reading = True
+        try:
+            if self._exchange.cancelled or self._ended:
+                self._after_end()
+                return None
+            if self._watchdog is not None:
+                self._watchdog.watch()
+            piece = next(self._pieces, None)
+            if piece is None or self._exchange.cancelled:
+                self._after_end()
+                return None
+        except BaseException as error:
+            self._finish()
+            self._error = read_error(error, self._exchange)
+            if self._error is None or self._error is error:
+                raise
+            raise self._error from error
+        finally:
+            self._reading = False
+            if self._watchdog is not None:
+                self._watchdog.rest()
+        return piece
+
+    def close(self) -> None:
+        """End it; see `Body.close`."""
+        self._exchange.cancelled = True
+        if self._reading:
+            self._exchange.break_line()
+        else:
+            self._finish()
+
+    def _after_end(self) -> None:
+        self._finish()
+        error = self._error or self._exchange.verdict()
+        if error is not None:
+            raise error
+
+    def _finish(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self._release(self._exchange)
+        response = self._response
+        with suppress(Exception):
+            if not response.is_closed and "stream_id" in response.extensions:
+                response.extensions["network_stream"].write(
+                    reset_frame(response.extensions["stream_id"]), LEAVE_SECONDS
+                )
+        with suppress(Exception):
+            response.close()
+
+
+class AsyncHttpBody:
+    """An open answer, read by awaiting; see `HttpBody`.
+
+    Args:
+        response: The answer, nothing read yet.
+        exchange: What it belongs to.
+        release: Told once, when it has ended.
+        scoped: Whether each read keeps the deadline by a cancel scope of its own,
+            because the network stream does not.
+    """
+
+    def __init__(
+        self,
+        response: httpx.Response,
+        exchange: Exchange,
+        *,
+        release: Callable[[Exchange], None],
+        scoped: bool,
+    ) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = dict(response.headers.items())
+        self._response = response
+        self._exchange = exchange
+        self._release = release
+        encoded = is_encoded(self.headers)
+        pieces = response.aiter_bytes() if encoded else response.aiter_raw()
+        self._pieces = cast("AsyncGenerator[bytes, None]", pieces)
+        self._next: Callable[[], Awaitable[bytes]] = (
+            self._next_in_scope if scoped else self._pieces.__anext__
+        )
+        self._reading = False
+        self._ended = False
+        self._error: MidstreamError | None = None
+
+    async def read(self) -> bytes | None:
+        """The next piece; see `AsyncBody.read`."""
+        self._reading = True
+        try:
+            if self._exchange.cancelled or self._ended:
+                await self._after_end()
+                return None
+            piece = await self._next()
+            if self._exchange.cancelled:
+                await self._after_end()
+                return None
+        except StopAsyncIteration:
+            await self._after_end()
+            return None
+        except BaseException as error:
+            await self._finish()
+            self._error = read_error(error, self._exchange)
+            if self._error is None or self._error is error:
+                raise
+            raise self._error from error
+        finally:
+            self._reading = False
+        return piece
+
+    async def aclose(self) -> None:
+        """End it; see `AsyncBody.aclose`."""
+        self._exchange.cancelled = True
+        if self._reading:
+            self._exchange.break_line()
+        else:
+            await self._finish()
+
+    async def _next_in_scope(self) -> bytes:
+        exchange = self._exchange
+        with anyio.CancelScope() as scope:
+            exchange.line = scope
+            scope.deadline = anyio.current_time() + max(exchange.left(), GRACE)
+            return await anext(self._pieces)
+        raise exchange.verdict() or exchange.deadline.error()
+
+    async def _after_end(self) -> None:
+        await self._finish()
+        error = self._error or self._exchange.verdict()
+        if error is not None:
+            raise error
+
+    async def _finish(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._release(self._exchange)
+        response = self._response
+        with anyio.CancelScope(shield=True):
+            with suppress(Exception):
+                if not response.is_closed and "stream_id" in response.extensions:
+                    await response.extensions["network_stream"].write(
+                        reset_frame(response.extensions["stream_id"]), LEAVE_SECONDS
+                    )
+            with anyio.CancelScope() as cancelled, suppress(Exception):
+                cancelled.cancel()
+                await self._run_out()
+            with suppress(Exception):
+                await response.aclose()
+
+    async def _run_out(self) -> None:
+        """Bring the nested generators to their end."""
+        for _ in range(BUFFERED_PIECES):
+            if await anext(self._pieces, None) is None:
+                return
+        await self._pieces.aclose()
+
+
+def is_encoded(headers: Mapping[str, str]) -> bool:
+    """Whether the body has to be decoded."""
+    return _codings(headers) != ["identity"]
+
+
+def refuse_coding(response: httpx.Response) -> None:
+    """Refuse a body that nothing here decodes.
+
+    Raises:
+        WireError: It is such a body.
+    """
+    for coding in _codings(response.headers):
+        if not any(map(importlib.util.find_spec, _DECODERS.get(coding, ()))):
+            raise WireError(
+                f"the server sends Content-Encoding {coding!r} though it was asked "
+                "for none, and nothing that is installed decodes it"
+            )
+
+
+def _codings(headers: Mapping[str, str]) -> list[str]:
+    coded = headers.get("content-encoding", "identity")
+    return [coding.strip().lower() for coding in coded.split(",")]
