@@ -30,7 +30,7 @@ _POLL = 0.02  # seconds between two looks at a server that is starting
 _LOG_LINES = 40  # of the log, as many as an error shows
 
 
-class ServerNotStarted(MidstreamError):  # noqa: N818 - as the rest of the tree
+class ServerNotStarted(MidstreamError):
     """A server died, or was not ready in time; the message ends with its log."""
 
 
