@@ -24,6 +24,7 @@ from midstream._errors import (
 )
 from midstream._events import TextDelta
 from midstream._pacing import AsyncPieces, paced
+from midstream._timeouts import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FAULTS = (TransportError, ServerError, WireError, ResumeDiverged)
+_LEAVE = 2.0  # seconds to tell a server that nobody listens any more
 _ERROR_BODY = 1 << 20  # bytes of an error's body that are read
 
 
@@ -253,12 +255,14 @@ class Stream(_State):
             return
         self._closed = True
         self._leaving.set()
+        if not self._entered:
+            return
+        self._transport_of().interrupt(self._session.deadline)
         self._hang_up()
-        if self._entered:
-            try:
-                self._run(self._session.leave())
-            except _FAULTS as error:
-                self._session.notes.append(f"leave: {error}")
+        try:
+            self._run(self._session.leave(), _leave_by())
+        except _FAULTS as error:
+            self._session.notes.append(f"leave: {error}")
 
     def _batch(self) -> Batch | None:
         if not self._ready:
@@ -289,7 +293,7 @@ class Stream(_State):
         session = self._session
         if session.pause and self._leaving.wait(session.pause):
             return []
-        call = self._run(session.connect(time.monotonic()))
+        call = self._run(session.connect(time.monotonic()), session.deadline)
         body = self._transport_of().open(call, session.deadline)
         self._body = body
         if not session.opened(body.status, body.headers):
@@ -308,8 +312,8 @@ class Stream(_State):
             self._hang_up()
         return events
 
-    def _run(self, flow: Flow[T]) -> T:
-        transport, deadline = self._transport_of(), self._session.deadline
+    def _run(self, flow: Flow[T], deadline: Deadline) -> T:
+        transport = self._transport_of()
         reply: Reply | None = None
         fault: MidstreamError | None = None
         while True:
@@ -414,17 +418,18 @@ class AsyncStream(_State):
         if self._closed:
             return
         self._closed = True
-        if self._leaving is not None:
-            self._leaving.set()
+        if self._leaving is None:
+            return
+        self._leaving.set()
         with anyio.CancelScope(shield=True):
+            self._transport_of().interrupt(self._session.deadline)
             await self._hang_up()
             for reader in self._readers:
                 await reader.aclose()
-            if self._entered:
-                try:
-                    await self._run(self._session.leave())
-                except _FAULTS as error:
-                    self._session.notes.append(f"leave: {error}")
+            try:
+                await self._run(self._session.leave(), _leave_by())
+            except _FAULTS as error:
+                self._session.notes.append(f"leave: {error}")
 
     async def _batch(self) -> Batch | None:
         if not self._ready:
@@ -458,7 +463,7 @@ class AsyncStream(_State):
             with anyio.move_on_after(session.pause):
                 await self._leaving.wait()
                 return []
-        call = await self._run(session.connect(time.monotonic()))
+        call = await self._run(session.connect(time.monotonic()), session.deadline)
         body = await self._transport_of().open(call, session.deadline)
         self._body = body
         if not session.opened(body.status, body.headers):
@@ -477,8 +482,8 @@ class AsyncStream(_State):
             await self._hang_up()
         return events
 
-    async def _run(self, flow: Flow[T]) -> T:
-        transport, deadline = self._transport_of(), self._session.deadline
+    async def _run(self, flow: Flow[T], deadline: Deadline) -> T:
+        transport = self._transport_of()
         reply: Reply | None = None
         fault: MidstreamError | None = None
         while True:
@@ -549,6 +554,13 @@ class _Texts:
             if not stream._readable():  # noqa: SLF001 - as above
                 raise StopAsyncIteration
             ready.extend(await stream._step())  # noqa: SLF001 - as above
+
+
+def _leave_by() -> Deadline:
+    """A deadline of its own: the stream's was interrupted."""
+    deadline = Deadline()
+    deadline.at = time.monotonic() + _LEAVE
+    return deadline
 
 
 def _reply(body: Body | AsyncBody, content: bytes) -> Reply:

@@ -43,6 +43,7 @@ _NAMES = {
     "seed": "seed",
 }
 _HEADER = "x-conversation-id"
+_PATIENCE = 0.4  # seconds to hear that the generation was stopped
 
 
 class LlamaReplay:
@@ -61,11 +62,13 @@ class LlamaReplay:
     def continuation(self, generation: Generation, received: Received) -> Continuation:
         """The body from the first byte that did not come."""
         query = f"?conv_id={quote(generation.handle)}&from={received.offset}"
-        return Continuation(call=self._call(generation, "GET", query), keeps="body")
+        call = self._call(generation, "GET", query)
+        return Continuation(call=call, keeps="body")
 
     def leave(self, generation: Generation) -> Flow[None]:
         """With the header only this stops the generation."""
-        yield self._call(generation, "DELETE", f"?conv_id={quote(generation.handle)}")
+        call = self._call(generation, "DELETE", f"?conv_id={quote(generation.handle)}")
+        yield replace(call, patience=_PATIENCE)
 
     def _call(self, generation: Generation, method: str, query: str) -> Call:
         base = generation.endpoint.base_url or ""
