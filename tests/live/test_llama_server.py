@@ -14,7 +14,7 @@ import pytest
 from midstream._errors import UsageError
 from midstream.testing import llama as module
 from midstream.testing._process import ChildServer, ServerNotStarted
-from midstream.testing.cutter import Cut, Cutter
+from midstream.testing.cutter import CutAt, Cutter
 from midstream.testing.llama import LlamaServer, find_model, main
 
 QUESTION = {
@@ -57,7 +57,7 @@ def test_answers_the_same_twice(http, llama_url):
 @pytest.mark.parametrize("kind", ["fin", "rst"])
 def test_cut_in_mid_answer_and_replayed(http, llama_url, kind):
     """What the server kept, from the byte where the line was cut, is the rest."""
-    cuts = [Cut(700, kind), Cut(40, kind), Cut(1500, kind)]
+    cuts = [CutAt(700, kind), CutAt(40, kind), CutAt(1500, kind)]
     with Cutter(llama_url, cuts) as cutter:
         http.post(llama_url + CHAT, json=QUESTION)  # the cache is warm: same answer
         whole = text_of(http.post(llama_url + CHAT, json=QUESTION).content)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from midstream._errors import UsageError
 from midstream.testing import _proxy
 from midstream.testing._meter import HttpMeter, Meter, Plan
-from midstream.testing.cutter import Cut, CutMade, Cutter, streams_tokens
+from midstream.testing.cutter import CutAt, CutMade, Cutter, streams_tokens
 
 EVENTS = [f'data: {{"n":{n},"text":"日本{n}🎉"}}\n\n'.encode() for n in range(12)]
 CHUNKS = b"".join(b"%x\r\n%s\r\n" % (len(event), event) for event in EVENTS)
@@ -139,7 +139,7 @@ def test_without_a_plan_everything_passes(upstream):
 @pytest.mark.parametrize("kind", ["fin", "rst"])
 def test_cut_at_every_byte_of_the_body(upstream, kind):
     positions = range(len(BODY) + 1)
-    with Cutter(upstream.url, [Cut(at, kind) for at in positions]) as cutter:
+    with Cutter(upstream.url, [CutAt(at, kind) for at in positions]) as cutter:
         for at in positions:
             with connect(cutter) as sock:
                 ask(sock)
@@ -151,7 +151,7 @@ def test_cut_at_every_byte_of_the_body(upstream, kind):
 
 
 def test_httpx_sees_a_drop(upstream):
-    with Cutter(upstream.url, [100, Cut(100, "rst")]) as cutter:
+    with Cutter(upstream.url, [100, CutAt(100, "rst")]) as cutter:
         with pytest.raises(httpx.RemoteProtocolError):
             httpx.get(cutter.url + "/stream", trust_env=False)
         with pytest.raises(httpx.ReadError):
@@ -239,7 +239,7 @@ def test_streams_of_tokens_are_eligible():
 
 
 def test_raw_counts_all_bytes_of_a_connection(upstream):
-    cuts = [30, Cut(70, "rst"), 0, len(STREAM) + 10]
+    cuts = [30, CutAt(70, "rst"), 0, len(STREAM) + 10]
     with Cutter(upstream.url, cuts, raw=True) as cutter:
         for at, ended_by_reset in ((30, False), (70, True), (0, False)):
             with connect(cutter) as sock:
@@ -256,8 +256,8 @@ def test_raw_counts_all_bytes_of_a_connection(upstream):
 def test_plan_may_grow(upstream):
     with Cutter(upstream.url) as cutter:
         for at in (3, 200):
-            cutter.plan([Cut(at, "rst")])
-            assert cutter.planned == [Cut(at, "rst")]
+            cutter.plan([CutAt(at, "rst")])
+            assert cutter.planned == [CutAt(at, "rst")]
             with connect(cutter) as sock:
                 ask(sock)
                 assert read_on(sock) == (HEAD + BODY[:at], True)
@@ -322,7 +322,7 @@ def test_a_reset_does_not_wait_for_ever(upstream, monkeypatch):
     monkeypatch.setattr(_proxy, "_DELIVERY", 0.05)
     size = 200_000
     upstream.answers["/big"] = HEAD.replace(b"chunked", b"identity") + b"x" * size
-    with Cutter(upstream.url, [Cut(size, "rst")]) as cutter:
+    with Cutter(upstream.url, [CutAt(size, "rst")]) as cutter:
         with socket.socket() as sock:
             # Far less than the answer: the rest waits in the cutter's send queue.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -378,7 +378,7 @@ def test_closing_drops_what_is_open_and_is_harmless_twice(upstream):
         cutter.close()
         cutter.close()
         _, _ = read_on(sock)
-    assert cutter.planned == [Cut(100_000)]
+    assert cutter.planned == [CutAt(100_000)]
     assert not [t for t in threading.enumerate() if t.name == "midstream-cutter"]
 
 
@@ -431,7 +431,7 @@ def passed(at, borders):
             return size, meter.request
         assert allowed == len(part)
     meter.end()
-    assert plan.left() == [Cut(at)]
+    assert plan.left() == [CutAt(at)]
     return size, None
 
 

@@ -25,7 +25,7 @@ _HEAD_LINE = 65_536  # bytes of a header line, above which it is no HTTP
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutAt:
     """A cut to be made.
 
     Attributes:
@@ -57,25 +57,25 @@ class CutMade:
 class Plan:
     """The cuts still to make and those made, shared by the loop and its owner."""
 
-    def __init__(self, cuts: Iterable[Cut | int]) -> None:
+    def __init__(self, cuts: Iterable[CutAt | int]) -> None:
         self.made: list[CutMade] = []
         self._lock = threading.Lock()
-        self._waiting: deque[Cut] = deque()
-        self._taken: list[Cut] = []
+        self._waiting: deque[CutAt] = deque()
+        self._taken: list[CutAt] = []
         self.add(cuts)
 
-    def add(self, cuts: Iterable[Cut | int]) -> None:
-        planned = [Cut(cut) if isinstance(cut, int) else cut for cut in cuts]
+    def add(self, cuts: Iterable[CutAt | int]) -> None:
+        planned = [CutAt(cut) if isinstance(cut, int) else cut for cut in cuts]
         if any(cut.at < 0 for cut in planned):
             raise UsageError("a cut cannot lie before byte 0")
         with self._lock:
             self._waiting.extend(planned)
 
-    def left(self) -> list[Cut]:
+    def left(self) -> list[CutAt]:
         with self._lock:
             return [*self._taken, *self._waiting]
 
-    def take(self) -> Cut | None:
+    def take(self) -> CutAt | None:
         with self._lock:
             if not self._waiting:
                 return None
@@ -83,12 +83,12 @@ class Plan:
             self._taken.append(cut)
             return cut
 
-    def give_back(self, cut: Cut) -> None:
+    def give_back(self, cut: CutAt) -> None:
         with self._lock:
             self._taken.remove(cut)
             self._waiting.appendleft(cut)
 
-    def carry_out(self, cut: Cut, made: CutMade) -> None:
+    def carry_out(self, cut: CutAt, made: CutMade) -> None:
         with self._lock:
             self._taken.remove(cut)
             self.made.append(made)
@@ -104,7 +104,7 @@ class Meter:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._cut: Cut | None = None
+        self._cut: CutAt | None = None
         self._budget = 0
         self.request = ""
 

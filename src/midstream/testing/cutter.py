@@ -34,14 +34,14 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from midstream._errors import UsageError
-from midstream.testing._meter import Cut, CutKind, CutMade, HttpMeter, Meter, Plan
+from midstream.testing._meter import CutAt, CutKind, CutMade, HttpMeter, Meter, Plan
 from midstream.testing._proxy import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
-__all__ = ["Cut", "CutKind", "CutMade", "Cutter", "streams_tokens"]
+__all__ = ["CutAt", "CutKind", "CutMade", "Cutter", "streams_tokens"]
 
 _STREAMS = ("text/event-stream", "application/x-ndjson")
 
@@ -61,12 +61,12 @@ class Cutter:
     """A proxy that cuts connections at planned bytes; a context manager.
 
     Example:
-        >>> with Cutter("http://127.0.0.1:8080", cuts=[900, Cut(400, "rst")]) as cutter:
+        >>> with Cutter("http://localhost:80", cuts=[900, CutAt(90, "rst")]) as cutter:
         ...     client = midstream.Client(f"llama.cpp@{cutter.url}")  # doctest: +SKIP
 
     Args:
         upstream: The server's URL (``http://host:port/path``), or ``host:port``.
-        cuts: What to cut, in order; a number is a `Cut` of kind ``"fin"``.
+        cuts: What to cut, in order; a number is a `CutAt` of kind ``"fin"``.
         eligible: Told the request's path and the response's content type, says
             whether that response may be cut. Not asked when `raw`.
         raw: Count the bytes of a connection instead of those of a response's body.
@@ -78,7 +78,7 @@ class Cutter:
     def __init__(
         self,
         upstream: str,
-        cuts: Iterable[Cut | int] = (),
+        cuts: Iterable[CutAt | int] = (),
         *,
         eligible: Callable[[str, str], bool] = streams_tokens,
         raw: bool = False,
@@ -98,7 +98,7 @@ class Cutter:
         self._port = 0
 
     @classmethod
-    def random(  # noqa: PLR0913 - options, by keyword
+    def random(
         cls,
         upstream: str,
         *,
@@ -122,7 +122,7 @@ class Cutter:
         """
         source = random.Random(seed)  # noqa: S311 - repeatable, not secret
         cuts = [
-            Cut(source.randint(*between), kinds[number % len(kinds)])
+            CutAt(source.randint(*between), kinds[number % len(kinds)])
             for number in range(count)
         ]
         return cls(upstream, cuts, eligible=eligible, raw=raw)
@@ -138,7 +138,7 @@ class Cutter:
         return list(self._plan.made)
 
     @property
-    def planned(self) -> list[Cut]:
+    def planned(self) -> list[CutAt]:
         """The cuts not made yet, in order, those under way included."""
         return self._plan.left()
 
@@ -147,7 +147,7 @@ class Cutter:
         """Connections accepted so far."""
         return self._loop.accepted if self._loop is not None else 0
 
-    def plan(self, cuts: Iterable[Cut | int]) -> None:
+    def plan(self, cuts: Iterable[CutAt | int]) -> None:
         """Add cuts to those planned, while running or before.
 
         Args:
