@@ -1,0 +1,44 @@
+"""Tools to test streaming clients with: servers that break on purpose.
+
+`FakeServer` plays a model whose answer is known, in every dialect, on a real port; a
+list of faults says how each of its streams breaks. The pytest fixture
+``midstream_server`` makes them and closes them.
+"""
+
+from midstream.testing._fake.faults import (
+    ByteOrderMark,
+    Chunking,
+    Cut,
+    ErrorEvent,
+    Fault,
+    Garbage,
+    Gzip,
+    LineEnds,
+    Pings,
+    Redirect,
+    Slow,
+    Stall,
+    Status,
+    StayOpen,
+)
+from midstream.testing._fake.ledger import Recorded
+from midstream.testing._fake.server import FakeServer
+
+__all__ = [
+    "ByteOrderMark",
+    "Chunking",
+    "Cut",
+    "ErrorEvent",
+    "FakeServer",
+    "Fault",
+    "Garbage",
+    "Gzip",
+    "LineEnds",
+    "Pings",
+    "Recorded",
+    "Redirect",
+    "Slow",
+    "Stall",
+    "Status",
+    "StayOpen",
+]

@@ -1,0 +1,1 @@
+"""The fake server: wire, model, faults, and one side a dialect."""

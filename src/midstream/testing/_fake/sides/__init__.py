@@ -1,0 +1,43 @@
+"""The table of servers that can be played: one row a dialect.
+
+A new dialect of a known family is a row here; a new family is a file beside this one
+with its own `Side`. What it writes comes from the dialect's own writer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midstream._errors import UsageError
+from midstream.testing._fake.sides.chat import ChatSide
+from midstream.testing._fake.sides.llama import LlamaChatSide, LlamaCompletionSide
+from midstream.testing._fake.sides.ollama import OllamaSide
+
+if TYPE_CHECKING:
+    from midstream.testing._fake.sides.base import Side
+
+HTTP_SIDES: dict[str, Side] = {
+    side.name: side
+    for side in (
+        ChatSide(name="openai", route="/v1/chat/completions"),
+        LlamaChatSide(),
+        LlamaCompletionSide(),
+        OllamaSide(),
+    )
+}
+GRPC_DIALECTS = ("triton-grpc",)
+
+
+def side(name: str) -> Side:
+    """The player of an HTTP dialect.
+
+    Raises:
+        UsageError: It cannot be played.
+    """
+    try:
+        return HTTP_SIDES[name]
+    except KeyError:
+        known = sorted([*HTTP_SIDES, *GRPC_DIALECTS])
+        raise UsageError(
+            f"the fake server does not speak {name!r}, only {', '.join(known)}"
+        ) from None
