@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _AHEAD = 16  # reads that may wait for a slow consumer
 
@@ -98,10 +99,10 @@ class ThreadReader(Generic[T]):
             return
 
 
-class AsyncReader(Protocol[T]):
+class AsyncReader(Protocol[T_co]):
     """Awaits ``read`` in a task of its own, until it gives None."""
 
-    async def next(self, deadline: float | None) -> T | None:
+    async def next(self, deadline: float | None) -> T_co | None:
         """The next item, or None at the end; raises `Late`."""
         ...
 

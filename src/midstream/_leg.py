@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from midstream._dialects.base import Continuation, Dialect, Generation
     from midstream._errors import MidstreamError
     from midstream._events import Event, Signal
+    from midstream._request import Endpoint
 
 
 class Leg:
@@ -94,6 +95,13 @@ class Leg:
         if continuation.keeps != "body":
             self._framer = self._dialect.framer()
             self.offset = 0
+
+    def same_model(self, other: Endpoint) -> bool:
+        """Whether another endpoint has the same model, as far as one can know."""
+        mine = self.generation.endpoint
+        if mine.model is None or other.model is None:
+            return mine is other or mine.dialect == other.dialect
+        return mine.model == other.model
 
     @property
     def cursor(self) -> object:

@@ -17,7 +17,7 @@ A fault found inside received bytes is kept until the events before it are deliv
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import inf
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, assert_never
 
@@ -54,7 +54,7 @@ from midstream._metrics import Metrics
 from midstream._resume.checkpoint import Checkpoint
 from midstream._resume.ledger import Ledger
 from midstream._resume.plan import Drop, Plan
-from midstream._resume.policy import pause, resumable
+from midstream._resume.policy import fails_over, pause, resumable
 from midstream._timeouts import Deadline
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ Events: TypeAlias = list[Event]
 
 _OK = 200
 _LINGER = 2.0  # seconds to wait for usage and the closing marker after the finish
+_DOWN = 30.0  # seconds for which a server that failed for good is asked last
 _SECRET = 8  # characters; shorter header values are no secrets
 
 
@@ -108,6 +109,9 @@ class Session:
     ) -> None:
         self.request = request
         self.server = servers[0]
+        self._servers = servers
+        self._origin = servers[0].endpoint
+        self._failed: list[Server] = []
         self.deadline = Deadline()
         self.ledger = Ledger(request.choice, request.max_tokens)
         self.metrics = Metrics()
@@ -124,8 +128,55 @@ class Session:
         self._leg: Leg | None = None
         self._plan = Plan(notes=self.notes)
         self._fault: MidstreamError | None = None
+        self._error: StreamInterrupted | None = None
         self._total_at = inf
         self._last_token = 0.0
+        self._stored: Checkpoint | None = None
+        self._backlog: Events = []
+        self._skip = 0  # characters that come again and are not given again
+
+    def restore(self, checkpoint: Checkpoint, after: int, now: float) -> None:
+        """Go on where another process was.
+
+        A server that keeps the stream sends it again from its begin, so that nothing
+        of its decoding state need be stored; else the stored text is the prefix.
+
+        Args:
+            checkpoint: What that process left.
+            after: Characters that the caller has; nothing of them is given again.
+            now: Monotonic seconds.
+        """
+        self._stored, self._skip = checkpoint, after
+        if checkpoint.complete or self._resume is None:
+            self._load_stored()
+            self.ended = self.complete = checkpoint.complete
+            return
+        fault = Dropped("the process that had begun this stream ended")
+        self._plan.drop = Drop(fault, now)
+        self._plan.ways = self.server.ways(self._resume)
+        generation = replace(self._generation(), handle=checkpoint.handle)
+        self._leg = Leg(self.server.dialect, generation)
+        self._leg.opened = bool(checkpoint.handle)
+        self.ledger.response_id = checkpoint.response_id
+        if not self._continues():
+            self._load_stored()
+
+    def _load_stored(self) -> None:
+        """Begin with the stored text, unless more than that has come meanwhile."""
+        stored, self._stored = self._stored, None
+        have = self.ledger.main.characters
+        if stored is None or len(stored.text) < have:
+            return
+        self.ledger.load(stored)
+        text = stored.text[have + self._skip :]
+        self._skip = max(self._skip - (len(stored.text) - have), 0)
+        if text:
+            self._backlog.append(TextDelta(text, self.request.choice, 0))
+
+    def backlog(self) -> Events:
+        """Events that were known before any byte came."""
+        events, self._backlog = self._backlog, []
+        return events
 
     # -- connecting --------------------------------------------------------------
 
@@ -140,8 +191,8 @@ class Session:
             UsageError: The dialect cannot say what was asked.
         """
         self.metrics.connect(now)
-        if self._total_at == inf and self._timeouts.total is not None:
-            self._total_at = now + self._timeouts.total
+        if self.metrics.connects == 1:
+            self._first(now)
         self._await("first_token", self._timeouts.first_token, now)
         if not self._continues():
             generation = self._generation()
@@ -153,9 +204,15 @@ class Session:
                 return (yield from self._continue_by(self._plan.ways[0]))
             except ResumeUnsupported as error:
                 self._plan.skip(error)
-        raise self._interruption(
-            ResumeUnsupported(f"no way to continue: {'; '.join(self.notes)}")
-        )
+        raise ResumeUnsupported(f"no way to continue: {'; '.join(self.notes)}")
+
+    def _first(self, now: float) -> None:
+        """The stream begins: with the first server that is not known to be down."""
+        if self._timeouts.total is not None:
+            self._total_at = now + self._timeouts.total
+        if self.server.down_until > now and self._plan.drop is None:
+            self.server = min(self._servers, key=lambda server: server.down_until)
+        self._origin = self.server.endpoint
 
     def _continues(self) -> bool:
         """Whether there is something to continue: text, or a stream that is kept."""
@@ -296,6 +353,8 @@ class Session:
                         ledger.add_text(signal, whole=not leg.pending)
                     else:
                         ledger.choice(signal.choice).add_text(signal.text)
+                    if self._skip and signal.choice == self.request.choice:
+                        signal = self._skipped(signal)  # noqa: PLW2901 - its rest
                     if signal.text:
                         events.append(signal)
                 case ReasoningDelta() | RefusalDelta():
@@ -318,6 +377,12 @@ class Session:
                 case _:
                     assert_never(signal)
 
+    def _skipped(self, delta: TextDelta) -> TextDelta:
+        """What of it the caller does not have."""
+        skip = min(self._skip, len(delta.text))
+        self._skip -= skip
+        return replace(delta, text=delta.text[skip:])
+
     def _came(self, events: Events, now: float) -> None:
         """Move the deadline and the metrics, once per read."""
         chunks = characters = tokens = 0
@@ -334,6 +399,7 @@ class Session:
         self.metrics.tick(now)
         if chunks or progress:
             self._plan.attempt = 0
+            self._failed.clear()
             self._last_token = now
             self._await("idle", self._timeouts.idle, now)
         elif self.deadline.kind == "idle":
@@ -360,6 +426,8 @@ class Session:
         """The first bytes after a drop."""
         self._plan.drop = None
         exactness = EXACTNESS.get(leg.strategy, Exactness.UNBROKEN)
+        if self.ledger.progress and not leg.same_model(self._origin):
+            exactness = Exactness.APPROXIMATE
         resumption = Resumption(
             at=self.ledger.main.characters,
             reason=str(drop.fault),
@@ -429,31 +497,59 @@ class Session:
         plan, resume, leg = self._plan, self._resume, self._leg
         first = plan.drop or Drop(fault, now)
         tried = leg.strategy if leg is not None and plan.drop is not None else ""
-        if resume is not None and plan.refused(self.server, tried, fault):
+        if resume is None:
+            raise self._final(fault, first)
+        if plan.refused(self.server, tried, fault):
             plan.skip(fault)
-            self._restrict(resume, first)
+            if not self._can_go_on(resume):
+                self._fail_over(resume, first, now)
             return 0
-        if resume is None or not resumable(fault):
-            raise self._final(fault, first)
+        for_good = not resumable(fault) or plan.attempt >= resume.attempts
+        if for_good or (isinstance(fault, ConnectFailed) and self._others()):
+            if not fails_over(fault) or not self._others():
+                raise self._final(fault, first)
+            self._fail_over(resume, first, now)
+            return 0
         plan.attempt += 1
-        if plan.attempt > resume.attempts:
-            raise self._final(fault, first)
         if plan.drop is None:
             plan.drop, plan.ways = first, self.server.ways(resume)
-        if self.ledger.progress:
-            self._restrict(resume, first)
+        if not self._can_go_on(resume):
+            self._fail_over(resume, first, now)
+            return 0
         wait = pause(fault, plan.attempt, resume.backoff, self._random)
         if now + wait >= self._total_at:
             raise self.signed(TimedOut("total", self._timeouts.total)) from first.fault
         return wait
 
-    def _restrict(self, resume: Resume, first: Drop) -> None:
-        """Keep the ways that can continue what came; raise when there is none."""
-        error = self._plan.restrict(
+    def _can_go_on(self, resume: Resume) -> bool:
+        """Whether this server has a way to continue what came."""
+        if self._stored is not None and self._plan.ways[:1] != ["replay"]:
+            self._load_stored()
+        if not self.ledger.progress:
+            return True  # the request may simply be sent again
+        self._error = self._plan.restrict(
             self.server, self.request, self.ledger, tools=resume.tools
         )
-        if error is not None and self.ledger.progress:
-            raise self._interruption(error) from first.fault
+        return self._error is None
+
+    def _others(self) -> list[Server]:
+        """Servers that have not failed in this break, the healthy ones first."""
+        left = [s for s in self._servers if s not in (*self._failed, self.server)]
+        return sorted(left, key=lambda server: server.down_until)
+
+    def _fail_over(self, resume: Resume, first: Drop, now: float) -> None:
+        """The next server that can continues; raise when there is none."""
+        while others := self._others():
+            self.server.down_until = now + _DOWN
+            self._failed.append(self.server)
+            self.server = others[0]
+            self._plan.drop, self._plan.attempt = first, 0
+            self._plan.ways = self.server.ways(resume)
+            self.ledger.forget_ids()
+            if self._can_go_on(resume):
+                return
+        error = self._error or ResumeUnsupported("no server is left")
+        raise self._interruption(error, first.fault)
 
     def _final(self, fault: MidstreamError, first: Drop) -> MidstreamError:
         """The error that says most.

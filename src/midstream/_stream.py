@@ -17,6 +17,7 @@ import anyio
 from midstream._errors import (
     MidstreamError,
     ResumeDiverged,
+    ResumeUnsupported,
     ServerError,
     TransportError,
     UsageError,
@@ -43,7 +44,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FAULTS = (TransportError, ServerError, WireError, ResumeDiverged)
+_FAULTS = (
+    TransportError,
+    ServerError,
+    WireError,
+    ResumeDiverged,
+    ResumeUnsupported,
+)
 _LEAVE = 2.0  # seconds to tell a server that nobody listens any more
 _ERROR_BODY = 1 << 20  # bytes of an error's body that are read
 
@@ -298,7 +305,7 @@ class Stream(_State):
         self._body = body
         if not session.opened(body.status, body.headers):
             session.refused(_reply(body, _whole(body)))
-        return []
+        return session.backlog()
 
     def _read(self) -> list[Event]:
         session, body = self._session, self._body
@@ -468,7 +475,7 @@ class AsyncStream(_State):
         self._body = body
         if not session.opened(body.status, body.headers):
             session.refused(_reply(body, await _awhole(body)))
-        return []
+        return session.backlog()
 
     async def _read(self) -> list[Event]:
         session, body = self._session, self._body

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 from pydantic_core import from_json
 
 from midstream._dialects.base import Received
-from midstream._events import ReasoningDelta, ToolCall, Usage
+from midstream._events import Finish, ReasoningDelta, ToolCall, Usage
 
 if TYPE_CHECKING:
     from typing import Any
 
     from midstream._events import (
-        Finish,
         RefusalDelta,
         Started,
         TextDelta,
         ToolCallDelta,
     )
+    from midstream._resume.checkpoint import Checkpoint
 
 _BLOCK = 256  # parts; their objects weigh more than their text
 
@@ -99,6 +99,10 @@ class Choice:
     def add_text(self, text: str) -> None:
         """Text of the answer."""
         self._text.add(text)
+
+    def load(self, text: str, reasoning: str) -> None:
+        """Begin with what another process had received."""
+        self._text, self._reasoning = Text(text), Text(reasoning)
 
     def add_reasoning(self, text: str) -> None:
         """Text of the reasoning."""
@@ -273,6 +277,25 @@ class Ledger:
         self.response_id = started.id or self.response_id
         self.model = started.model or self.model
         self.prompt_ids = started.prompt_ids or self.prompt_ids
+
+    def forget_ids(self) -> None:
+        """Another server goes on: its tokens are not these."""
+        self._ids = array("q")
+        self._gaps.clear()
+        self.prompt_ids = ()
+
+    def load(self, stored: Checkpoint) -> None:
+        """What another process had received."""
+        self.main.load(stored.text, stored.reasoning)
+        self.tokens = self._leg_tokens = stored.tokens
+        self._ids = array("q", stored.token_ids)
+        self._gaps = list(stored.gaps)
+        self.prompt_ids = tuple(stored.prompt_ids)
+        self.response_id = stored.response_id
+        if stored.usage is not None:
+            self._legs = [Usage(**stored.usage)]
+        if stored.complete:
+            self.main.finish(Finish(stored.finish_reason))
 
     def forget_open(self) -> None:
         """A drop: what was open will come again."""

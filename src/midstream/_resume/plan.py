@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _WHOLE_STREAM = ("replay", "rerun")  # ways that do not depend on a prefix
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Server:
     """An endpoint, its dialect, and what was learned of it; it outlives the stream.
 
@@ -37,12 +37,15 @@ class Server:
         dialect: How it speaks.
         memory: The dialect's own notes.
         refused: (model, strategy) pairs that the server said it cannot do.
+        down_until: Until when it is asked last, as it failed for good (monotonic
+            seconds).
     """
 
     endpoint: Endpoint
     dialect: Dialect
     memory: dict[str, Any] = field(default_factory=dict)
     refused: set[tuple[str | None, str]] = field(default_factory=set)
+    down_until: float = 0.0
 
     def ways(self, resume: Resume) -> list[str]:
         """The strategies that policy, dialect and experience leave, best first."""

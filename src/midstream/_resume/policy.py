@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from midstream._errors import (
+    AuthenticationFailed,
     ConnectFailed,
     Dropped,
     MidstreamError,
+    NotFound,
+    ResumeUnsupported,
     ServerError,
     TimedOut,
     UsageError,
@@ -101,6 +104,12 @@ def resumable(fault: MidstreamError) -> bool:
             return retryable
         case _:
             return False
+
+
+def fails_over(fault: MidstreamError) -> bool:
+    """Whether another server may do better: not where the caller is at fault."""
+    elsewhere = AuthenticationFailed | NotFound | ResumeUnsupported
+    return resumable(fault) or isinstance(fault, elsewhere)
 
 
 def pause(
