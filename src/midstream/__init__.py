@@ -56,6 +56,7 @@ from midstream._resume.policy import Backoff, Resume
 from midstream._stream import AsyncStream, Stream
 from midstream._timeouts import Timeouts
 from midstream.client import AsyncClient, Client
+from midstream.stores import MemoryStore, Store
 
 __version__ = "0.1.0"
 
@@ -80,6 +81,7 @@ __all__ = [
     "Graphemes",
     "Latency",
     "Lines",
+    "MemoryStore",
     "Message",
     "Metrics",
     "MidstreamError",
@@ -98,6 +100,7 @@ __all__ = [
     "Sentences",
     "ServerError",
     "ServerFailed",
+    "Store",
     "Stream",
     "StreamInterrupted",
     "TextDelta",

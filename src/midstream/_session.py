@@ -51,6 +51,7 @@ from midstream._events import (
 )
 from midstream._leg import Leg
 from midstream._metrics import Metrics
+from midstream._request import Request
 from midstream._resume.checkpoint import Checkpoint
 from midstream._resume.ledger import Ledger
 from midstream._resume.plan import Drop, Plan
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from midstream._dialects.base import Call, Flow, Reply
     from midstream._errors import TimeoutKind
     from midstream._events import Signal
-    from midstream._request import Request
     from midstream._resume.plan import Server
     from midstream._resume.policy import Resume
     from midstream._timeouts import Timeouts
@@ -146,10 +146,16 @@ class Session:
             after: Characters that the caller has; nothing of them is given again.
             now: Monotonic seconds.
         """
+        self.request = request = Request.model_validate(checkpoint.request)
+        self.ledger = Ledger(request.choice, request.max_tokens)
         self._stored, self._skip = checkpoint, after
+        for server in self._servers:
+            if str(server.endpoint) == checkpoint.endpoint:
+                self.server = server
         if checkpoint.complete or self._resume is None:
             self._load_stored()
-            self.ended = self.complete = checkpoint.complete
+            if checkpoint.complete:
+                self._close(self._backlog)
             return
         fault = Dropped("the process that had begun this stream ended")
         self._plan.drop = Drop(fault, now)

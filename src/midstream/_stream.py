@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from midstream._errors import (
     MidstreamError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from midstream._beside import AsyncReader
     from midstream._dialects.base import Call, Flow, Reply
     from midstream._events import Event, Exactness, Resumption, ToolCall, Usage
+    from midstream._keeping import Kept
     from midstream._metrics import Metrics
     from midstream._pacing import Batch
     from midstream._regroup import Regrouper
@@ -58,9 +60,11 @@ _ERROR_BODY = 1 << 20  # bytes of an error's body that are read
 class _State:
     """What both kinds of stream show; readable also after the stream was left."""
 
-    def __init__(self, session: Session, owner: object) -> None:
+    def __init__(self, session: Session, owner: object, kept: Kept | None) -> None:
         self._session = session
         self._owner = owner  # a stream keeps its client alive
+        self._kept = kept
+        self._lock = threading.Lock()  # the session, against the keeper's look
         self._ready: deque[Event] = deque()
         self._choice = session.request.choice
         self._entered = False
@@ -152,6 +156,10 @@ class _State:
     def _enter(self) -> None:
         if self._entered:
             raise UsageError("a stream is entered once; ask for a new one")
+        if self._kept is not None:
+            self._kept.open(self._session, self._lock)
+            self._choice = self._session.request.choice
+            self._ready.extend(self._session.backlog())
         self._entered = True
 
     def _readable(self) -> bool:
@@ -190,8 +198,9 @@ class Stream(_State):
         session: Session,
         owner: object,
         transport_of: Callable[[], Transport],
+        kept: Kept | None = None,
     ) -> None:
-        super().__init__(session, owner)
+        super().__init__(session, owner, kept)
         self._transport_of = transport_of
         self._body: Body | None = None
         self._leaving = threading.Event()
@@ -270,6 +279,8 @@ class Stream(_State):
             self._run(self._session.leave(), _leave_by())
         except _FAULTS as error:
             self._session.notes.append(f"leave: {error}")
+        if self._kept is not None:
+            self._kept.close()
 
     def _batch(self) -> Batch | None:
         if not self._ready:
@@ -288,7 +299,8 @@ class Stream(_State):
                 self._hang_up()
                 if self._closed:
                     return []
-                return session.dropped(fault, time.monotonic())
+                with self._lock:
+                    return session.dropped(fault, time.monotonic())
         except MidstreamError as error:
             self._hang_up()
             raise session.signed(error)  # noqa: B904 - it keeps its own cause
@@ -314,7 +326,8 @@ class Stream(_State):
             return []
         piece = body.read()
         now = time.monotonic()
-        events = session.eof(now) if piece is None else session.receive(piece, now)
+        with self._lock:
+            events = session.eof(now) if piece is None else session.receive(piece, now)
         if session.ended:
             self._hang_up()
         return events
@@ -360,8 +373,9 @@ class AsyncStream(_State):
         session: Session,
         owner: object,
         transport_of: Callable[[], AsyncTransport],
+        kept: Kept | None = None,
     ) -> None:
-        super().__init__(session, owner)
+        super().__init__(session, owner, kept)
         self._transport_of = transport_of
         self._body: AsyncBody | None = None
         self._readers: list[AsyncReader[Any]] = []
@@ -369,7 +383,10 @@ class AsyncStream(_State):
 
     async def __aenter__(self) -> Self:
         """The stream; the request goes out with the first read."""
-        self._enter()
+        if self._kept is None:
+            self._enter()
+        else:
+            await anyio.to_thread.run_sync(self._enter)
         self._leaving = anyio.Event()
         return self
 
@@ -437,6 +454,8 @@ class AsyncStream(_State):
                 await self._run(self._session.leave(), _leave_by())
             except _FAULTS as error:
                 self._session.notes.append(f"leave: {error}")
+            if self._kept is not None:
+                await anyio.to_thread.run_sync(self._kept.close)
 
     async def _batch(self) -> Batch | None:
         if not self._ready:
@@ -455,7 +474,8 @@ class AsyncStream(_State):
                 await self._hang_up()
                 if self._closed:
                     return []
-                return session.dropped(fault, time.monotonic())
+                with self._lock:
+                    return session.dropped(fault, time.monotonic())
         except MidstreamError as error:
             await self._hang_up()
             raise session.signed(error)  # noqa: B904 - it keeps its own cause
@@ -484,7 +504,8 @@ class AsyncStream(_State):
             return []
         piece = await body.read()
         now = time.monotonic()
-        events = session.eof(now) if piece is None else session.receive(piece, now)
+        with self._lock:
+            events = session.eof(now) if piece is None else session.receive(piece, now)
         if session.ended:
             await self._hang_up()
         return events

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 import uuid
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,6 +12,7 @@ from pydantic import SecretStr
 
 from midstream import _dialects
 from midstream._errors import UsageError
+from midstream._keeping import Keeper, Kept
 from midstream._request import Endpoint, Request
 from midstream._resume.plan import Server
 from midstream._resume.policy import Resume
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     import httpx
 
     from midstream._request import Prompt
+    from midstream._resume.checkpoint import Checkpoint
     from midstream._transports import AsyncTransport, Transport
+    from midstream.stores.protocol import Store
 
 
 class _Base:
@@ -37,12 +41,14 @@ class _Base:
         endpoints: Sequence[str | Endpoint],
         timeouts: Timeouts,
         resume: Resume | None,
+        store: Store | None,
     ) -> None:
         if not endpoints:
             raise UsageError('name an endpoint, as in Client("ollama:gemma3")')
         self._servers = [_server(Endpoint.parse(endpoint)) for endpoint in endpoints]
         self._timeouts = timeouts
         self._resume = resume
+        self._keeper = Keeper(store) if store is not None else None
         self._random = random.Random()  # noqa: S311 - jitter
         self._closed = False
 
@@ -67,6 +73,32 @@ class _Base:
             handles=lambda: uuid.uuid4().hex,
             random=self._random,
         )
+
+    def _keep(self, key: str | None) -> Kept | None:
+        """A new stream's place in the store; what was there is replaced."""
+        if key is None:
+            return None
+        return Kept(self._need_keeper(), key, lambda _: None)
+
+    def _continue(self, key: str, after: int) -> tuple[Session, Kept]:
+        """A stored stream, made ready when it is entered."""
+        if after < 0:
+            raise UsageError(f"resume(after={after}): give characters, 0 or more")
+        session = self._session("")
+
+        def begin(stored: Checkpoint | None) -> None:
+            if stored is None:
+                raise UsageError(f"the store has no stream {key!r}")
+            session.restore(stored, after, time.monotonic())
+
+        return session, Kept(self._need_keeper(), key, begin)
+
+    def _need_keeper(self) -> Keeper:
+        if self._keeper is None:
+            raise UsageError(
+                'streams with a key need a store: Client(…, store=SQLiteStore("…"))'
+            )
+        return self._keeper
 
 
 def _server(endpoint: Endpoint) -> Server:
@@ -100,6 +132,7 @@ class Client(_Base):
             take over in mid-stream when it fails for good.
         timeouts: Limits in seconds.
         resume: How a broken stream goes on; None: it does not.
+        store: Keeps streams that have a key, so that another process can go on.
         http_client: Your own `httpx.Client` (proxies, TLS, auth, limits); it stays open
             when this client closes.
 
@@ -112,9 +145,10 @@ class Client(_Base):
         *endpoints: str | Endpoint,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
         resume: Resume | None = Resume(),  # noqa: B008 - frozen
+        store: Store | None = None,
         http_client: httpx.Client | None = None,
     ) -> None:
-        super().__init__(endpoints, timeouts, resume)
+        super().__init__(endpoints, timeouts, resume, store)
         self._http = HttpTransport(http_client, connect=timeouts.connect)
         self._grpc: Transport | None = None
 
@@ -128,6 +162,7 @@ class Client(_Base):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        key: str | None = None,
         extra: Mapping[str, Any] = {},
         choice: int = 0,
     ) -> Stream:
@@ -141,6 +176,7 @@ class Client(_Base):
             stop: Strings that end the answer.
             seed: Seed of the sampling.
             tools: Tools in the API's own form.
+            key: Names the stream in the client's store.
             extra: Merged into the request body as it is.
             choice: Which of n answers the stream's text is.
 
@@ -158,7 +194,21 @@ class Client(_Base):
             extra=dict(extra),
             choice=choice,
         )
-        return Stream(session, self, lambda: self._transport(session))
+        return Stream(session, self, lambda: self._transport(session), self._keep(key))
+
+    def resume(self, key: str, *, after: int = 0) -> Stream:
+        """Go on with a stream that this or another process began and stored.
+
+        Args:
+            key: Its name in the store.
+            after: Characters of its text that you have; it gives what follows them.
+
+        Raises:
+            UsageError: There is no store. On entering: there is no such stream, or
+                another process is reading it.
+        """
+        session, kept = self._continue(key, after)
+        return Stream(session, self, lambda: self._transport(session), kept)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -198,6 +248,7 @@ class AsyncClient(_Base):
             take over in mid-stream when it fails for good.
         timeouts: Limits in seconds.
         resume: How a broken stream goes on; None: it does not.
+        store: Keeps streams that have a key, so that another process can go on.
         http_client: Your own `httpx.AsyncClient` (proxies, TLS, auth, limits); it stays
             open when this client closes.
 
@@ -210,9 +261,10 @@ class AsyncClient(_Base):
         *endpoints: str | Endpoint,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
         resume: Resume | None = Resume(),  # noqa: B008 - frozen
+        store: Store | None = None,
         http_client: httpx.AsyncClient | None = None,
     ) -> None:
-        super().__init__(endpoints, timeouts, resume)
+        super().__init__(endpoints, timeouts, resume, store)
         self._http = AsyncHttpTransport(http_client, connect=timeouts.connect)
         self._grpc: AsyncTransport | None = None
 
@@ -226,6 +278,7 @@ class AsyncClient(_Base):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        key: str | None = None,
         extra: Mapping[str, Any] = {},
         choice: int = 0,
     ) -> AsyncStream:
@@ -239,6 +292,7 @@ class AsyncClient(_Base):
             stop: Strings that end the answer.
             seed: Seed of the sampling.
             tools: Tools in the API's own form.
+            key: Names the stream in the client's store.
             extra: Merged into the request body as it is.
             choice: Which of n answers the stream's text is.
 
@@ -256,7 +310,23 @@ class AsyncClient(_Base):
             extra=dict(extra),
             choice=choice,
         )
-        return AsyncStream(session, self, lambda: self._transport(session))
+        return AsyncStream(
+            session, self, lambda: self._transport(session), self._keep(key)
+        )
+
+    def resume(self, key: str, *, after: int = 0) -> AsyncStream:
+        """Go on with a stream that this or another process began and stored.
+
+        Args:
+            key: Its name in the store.
+            after: Characters of its text that you have; it gives what follows them.
+
+        Raises:
+            UsageError: There is no store. On entering: there is no such stream, or
+                another process is reading it.
+        """
+        session, kept = self._continue(key, after)
+        return AsyncStream(session, self, lambda: self._transport(session), kept)
 
     async def aclose(self) -> None:
         """Close the connections; a second time does nothing."""

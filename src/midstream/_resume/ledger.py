@@ -50,9 +50,7 @@ class Text:
 
     def __str__(self) -> str:
         """All of it."""
-        self._blocks = ["".join(self._blocks) + "".join(self._parts)]
-        self._parts.clear()
-        return self._blocks[0]
+        return "".join(self._blocks) + "".join(self._parts)
 
 
 class Choice:
