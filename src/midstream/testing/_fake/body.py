@@ -1,71 +1,144 @@
-"""The body of a streamed response: compression and HTTP chunks around the records.
+"""Carries a body out over HTTP/1.1: headers, compression, chunks, and the end.
 
-It is told bytes of the body and counts them; how they travel is `Chunking`'s business.
-What is not sent yet can be flushed (before a cut) or is flushed by the end.
+How the bytes travel is `Chunking`'s business. What is not sent yet is flushed before
+anything is waited for or torn.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
+
+from midstream.testing._fake.faults import Chunking, Cut, Gzip, pick
+from midstream.testing._fake.play import End, Open, Send, Tear, Wait
+from midstream.testing._fake.wire import head
 
 if TYPE_CHECKING:
-    from midstream.testing._fake.faults import Chunking
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from midstream.testing._fake.faults import Fault
+    from midstream.testing._fake.play import Action
     from midstream.testing._fake.wire import Line
 
 _GZIP = 31  # window bits for a gzip header
 
 
 class Body:
-    """One streamed body.
+    """One streamed response.
 
     Args:
         line: The connection.
-        chunking: How it travels.
-        gzip: Whether it is compressed, with a flush for each piece.
+        headers: The response's headers.
+        faults: How it travels, among other things.
+        chunked: Whether the client knows chunks.
     """
 
-    def __init__(self, line: Line, chunking: Chunking, *, gzip: bool = False) -> None:
+    def __init__(
+        self,
+        line: Line,
+        headers: Mapping[str, str],
+        faults: Sequence[Fault],
+        *,
+        chunked: bool = True,
+    ) -> None:
         self._line = line
-        self._how = chunking.how
-        self._zip = zlib.compressobj(wbits=_GZIP) if gzip else None
+        self._headers = dict(headers)
+        self._how = (pick(faults, Chunking) or Chunking()).how
+        if not chunked:
+            self._how = "close"
+        gzip = pick(faults, Gzip)
+        self._zip = zlib.compressobj(wbits=_GZIP) if gzip is not None else None
+        if gzip is not None and gzip.announced:
+            self._headers["Content-Encoding"] = "gzip"
         self._waiting: list[bytes] = []
-        self.size = 0
 
-    def send(self, data: bytes) -> None:
-        """Send a piece of the body."""
-        self.size += len(data)
+    def carry_out(
+        self,
+        actions: Iterable[Action],
+        refuse: Callable[[float], None],
+        cut: Cut | None,
+    ) -> None:
+        """Do it all.
+
+        Args:
+            actions: What to do.
+            refuse: Refuses new connections for some seconds.
+            cut: The cut among them.
+
+        Raises:
+            HungUp: The client left.
+            Closing: The server closes.
+        """
+        for action in actions:
+            if cut is not None and cut.refuse_for and isinstance(action, Tear | End):
+                refuse(cut.refuse_for)
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Open():
+                self._open()
+            case Send():
+                self._send(action.data)
+            case Wait():
+                if action.seconds != 0:
+                    self._flush()
+                self._line.wait(action.seconds)
+            case End():
+                self._send(action.record[: action.size])
+                self._end()
+            case Tear():
+                self._tear(action)
+            case _:
+                assert_never(action)
+
+    def _open(self) -> None:
+        if self._how == "close":
+            self._headers["Connection"] = "close"
+        else:
+            self._headers["Transfer-Encoding"] = "chunked"
+        self._line.send(head(200, self._headers))
+
+    def _send(self, data: bytes) -> None:
+        if not data:
+            return
         if self._zip is not None:
             data = self._zip.compress(data) + self._zip.flush(zlib.Z_SYNC_FLUSH)
-        if isinstance(self._how, int):
-            for start in range(0, len(data), self._how):
-                self._wire(self._chunk(data[start : start + self._how]))
-        elif data:
-            self._wire(self._chunk(data))
+        size = self._how if isinstance(self._how, int) else len(data)
+        for start in range(0, len(data), size):
+            self._wire(self._chunk(data[start : start + size]))
 
-    def send_part(self, data: bytes, size: int) -> None:
-        """Send the first bytes of a chunk that promises all of `data`."""
-        self.size += size
-        self.flush()
+    def _tear(self, tear: Tear) -> None:
+        if tear.how == "mid_chunk":
+            self._send_part(tear.record, tear.size)
+        else:
+            self._send(tear.record[: tear.size])
+        self._flush()
+        if tear.how == "rst":
+            self._line.reset()
+        else:
+            self._line.finish()
+
+    def _send_part(self, data: bytes, size: int) -> None:
+        """The first bytes of a chunk that promises all of `data`."""
+        self._flush()
         if self._zip is not None:
             data = self._zip.compress(data) + self._zip.flush(zlib.Z_SYNC_FLUSH)
             size = len(data) // 2
         part = data[:size]
         self._line.send(part if self._how == "close" else b"%x\r\n" % len(data) + part)
 
-    def end(self) -> None:
-        """End the body properly."""
+    def _end(self) -> None:
         rest = self._zip.flush() if self._zip is not None else b""
         if rest:
             self._wire(self._chunk(rest))
+        if self._how != "close":
+            self._wire(b"0\r\n\r\n")
+        self._flush()
         if self._how == "close":
             self._line.finish()
-        else:
-            self._wire(b"0\r\n\r\n")
-        self.flush()
 
-    def flush(self) -> None:
-        """Send what waits."""
+    def _flush(self) -> None:
         data = b"".join(self._waiting)
         self._waiting.clear()
         if data:

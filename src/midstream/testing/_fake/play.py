@@ -1,193 +1,176 @@
-"""Plays a body on a connection, and breaks it there where it was told to."""
+"""Decides what happens on a connection: what is sent, waited for, and broken where.
+
+A generator of actions that does no I/O; a transport carries them out, in order.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from midstream.testing._fake.body import Body
-from midstream.testing._fake.faults import (
-    Chunking,
-    Cut,
-    Gzip,
-    Slow,
-    Stall,
-    StayOpen,
-    pick,
-)
-from midstream.testing._fake.wire import head
+from midstream.testing._fake.faults import Cut, Slow, Stall, StayOpen, pick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from midstream.testing._fake.faults import Fault
-    from midstream.testing._fake.ledger import Ended, Ledger, Recorded
+    from midstream.testing._fake.ledger import Ledger, Recorded
     from midstream.testing._fake.script import Pen, Record
-    from midstream.testing._fake.wire import Line
 
 
-class Broke(Exception):
-    """The stream was cut."""
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Send what comes before the body."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """What a performance needs.
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a piece of the body.
 
     Attributes:
-        line: The connection.
-        entry: The record of the request, kept up to date.
-        ledger: Where changes of it are announced.
-        faults: What goes wrong.
-        headers: The response's headers.
-        pen: Whose end marker and keep-alive may be needed.
-        refuse: Refuses new connections for some seconds.
+        data: It.
     """
 
-    line: Line
-    entry: Recorded
-    ledger: Ledger
-    faults: Sequence[Fault]
-    headers: Mapping[str, str]
-    pen: Pen
-    refuse: Callable[[float], None]
+    data: bytes
 
 
-def play(stage: Stage, records: Iterable[Record]) -> Ended:
-    """Send headers and records.
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait, and notice whether the client is gone.
+
+    Attributes:
+        seconds: So long; None: for ever.
+    """
+
+    seconds: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the body properly.
+
+    Attributes:
+        size: Bytes of a last record that are sent before.
+        record: This record.
+    """
+
+    record: bytes = b""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tear:
+    """End the connection.
+
+    Attributes:
+        how: With FIN, with RST, or with FIN inside a chunk.
+        record: The record that would follow.
+        size: Bytes of it that are sent before.
+    """
+
+    how: Literal["fin", "rst", "mid_chunk"]
+    record: bytes = b""
+    size: int = 0
+
+
+Action: TypeAlias = Open | Send | Wait | End | Tear
+_HELD = ("delta", "finish", "end")
+
+
+def play(
+    records: Iterable[Record], pen: Pen, entry: Recorded, ledger: Ledger
+) -> Iterator[Action]:
+    """What to do with a body; the last action is `End` or `Tear`.
 
     Args:
-        stage: Where and how.
         records: The body.
-
-    Returns:
-        How it ended.
-
-    Raises:
-        HungUp: The client left.
-        Closing: The server closes.
+        pen: Whose end marker and keep-alive may be needed.
+        entry: The request, with its faults; kept up to date.
+        ledger: Where changes of it are announced.
     """
-    show = _Show(stage)
-    try:
-        show.open()
-        for record in records:
-            show.perform(record)
-        show.close()
-    except Broke:
-        return "cut"
-    return "complete"
+    return _Show(pen, entry, ledger).perform(records)
 
 
 class _Show:
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        faults = stage.faults
-        self._cut = pick(faults, Cut)
-        self._stall = pick(faults, Stall)
-        self._slow = pick(faults, Slow)
-        self._gzip = pick(faults, Gzip)
-        self._chunking = pick(faults, Chunking) or Chunking()
-        self._body = Body(stage.line, self._chunking, gzip=self._gzip is not None)
+    def __init__(self, pen: Pen, entry: Recorded, ledger: Ledger) -> None:
+        self._pen = pen
+        self._entry = entry
+        self._ledger = ledger
+        self._cut = pick(entry.faults, Cut)
+        self._stall = pick(entry.faults, Stall)
+        self._slow = pick(entry.faults, Slow) or Slow()
 
-    def open(self) -> None:
-        """The headers."""
-        stage = self._stage
+    def perform(self, records: Iterable[Record]) -> Iterator[Action]:
         if self._cut is not None and self._cut.before_headers:
-            self._break(self._cut)
+            yield self._tear(self._cut)
+            return
         if self._stall is not None and self._stall.after is None:
-            self._hold(None)
-        headers = dict(stage.headers)
-        if self._gzip is not None and self._gzip.announced:
-            headers["Content-Encoding"] = "gzip"
-        if self._chunking.how == "close":
-            headers["Connection"] = "close"
-        else:
-            headers["Transfer-Encoding"] = "chunked"
-        stage.line.send(head(200, headers))
-        stage.entry.status = 200
+            yield Wait(None)
+        yield Open()
+        for record in records:
+            last = self._last(record)
+            if last is not None:
+                yield last
+                return
+            yield from self._before(record)
+            self._count(record, len(record.data))
+            yield Send(record.data)
+        if pick(self._entry.faults, StayOpen) is not None:
+            yield Wait(None)
+        self._ledger.end(self._entry, "complete")
+        yield End()
 
-    def perform(self, record: Record) -> None:
-        """One record."""
+    def _last(self, record: Record) -> Action | None:
+        """The end that a cut makes in place of this record, or inside it."""
+        cut = self._cut
+        if cut is None:
+            return None
+        if cut.at is not None:
+            left = cut.at - self._entry.body_bytes
+            return self._tear(cut, record, left) if len(record.data) >= left else None
+        if cut.kind == "no_done":
+            if record.kind != "end":
+                return None
+            data = self._pen.unmarked(record.data) or b""
+            self._ledger.end(self._entry, "cut")
+            return End(data, len(data))
+        if cut.after == self._entry.deltas and record.kind in _HELD:
+            torn = cut.kind in ("mid_chunk", "half")
+            return self._tear(cut, record, inside(record.data) if torn else 0)
+        return None
+
+    def _before(self, record: Record) -> Iterator[Action]:
+        """What happens between the last record and this one."""
+        done = self._entry.deltas
         if record.kind == "stall":
-            self._hold(None)
-        if record.kind in ("delta", "finish", "end"):
-            self._before(record)
-        if (
-            record.kind == "end"
-            and self._cut is not None
-            and self._cut.kind == "no_done"
-        ):
-            data = self._stage.pen.unmarked(record.data)
-            if data is not None:
-                self._body.send(data)
-            self._break(replace(self._cut, kind="eof"))
-        self._send(record)
-
-    def close(self) -> None:
-        """The end of the body."""
-        if pick(self._stage.faults, StayOpen) is not None:
-            self._body.flush()
-            self._stage.line.wait(None)
-        self._stage.ledger.end(self._stage.entry, "complete")
-        self._body.end()
-
-    def _before(self, record: Record) -> None:
-        """All that may happen between the last record and this one."""
-        done = self._stage.entry.deltas
-        if self._cut is not None and self._cut.after == done:
-            if self._cut.kind in ("mid_chunk", "half"):
-                self._break(self._cut, record.data, inside(record.data))
-            elif self._cut.kind != "no_done":
-                self._break(self._cut)
+            yield Wait(None)
+        if record.kind not in _HELD:
+            return
         if self._stall is not None and self._stall.after == done:
-            self._body.flush()
-            self._hold(self._stall.ping_every)
-        delay = 0.0
-        if self._slow is not None and record.kind == "delta":
-            first = self._slow.first
-            delay = first if first is not None and not done else self._slow.delay
-        self._stage.line.wait(delay)
+            while True:
+                yield Wait(self._stall.ping_every)
+                yield Send(self._pen.ping)
+        seconds = 0.0
+        if record.kind == "delta":
+            first = self._slow.first if not done else None
+            seconds = self._slow.delay if first is None else first
+        yield Wait(seconds)
 
-    def _send(self, record: Record) -> None:
+    def _tear(self, cut: Cut, record: Record | None = None, size: int = 0) -> Action:
+        data = b"" if record is None else record.data
+        if record is not None:
+            self._count(record, size)
+        self._ledger.end(self._entry, "cut")
+        match cut.kind:
+            case "fin" | "rst" | "mid_chunk":
+                return Tear(cut.kind, data, size)
+            case _:
+                return End(data, size)
+
+    def _count(self, record: Record, size: int) -> None:
         """Count first, so that a client which has a record finds it counted."""
-        cut, left = self._cut, len(record.data) + 1
-        if cut is not None and cut.at is not None:
-            left = cut.at - self._body.size
-        if record.deltas and len(record.data) <= left:
-            self._stage.ledger.sent(self._stage.entry, record)
-        if cut is not None and len(record.data) >= left:
-            self._break(cut, record.data, left)
-        self._body.send(record.data)
-        self._count()
-
-    def _count(self) -> None:
-        self._stage.entry.body_bytes = self._body.size
-
-    def _hold(self, ping_every: float | None) -> None:
-        """Stay, until the client leaves or the server closes."""
-        while True:
-            self._stage.line.wait(ping_every)
-            self._body.send(self._stage.pen.ping)
-
-    def _break(self, cut: Cut, record: bytes = b"", size: int = 0) -> None:
-        """Send `size` bytes of the record and end the connection."""
-        line, body = self._stage.line, self._body
-        if cut.kind == "mid_chunk":
-            body.send_part(record, size)
-        elif size:
-            body.send(record[:size])
-        body.flush()
-        self._count()
-        self._stage.ledger.end(self._stage.entry, "cut")
-        if cut.refuse_for:
-            self._stage.refuse(cut.refuse_for)
-        if cut.kind == "rst":
-            line.reset()
-        elif cut.kind in ("half", "eof"):
-            body.end()
-        else:
-            line.finish()
-        raise Broke
+        self._entry.body_bytes += size
+        if record.deltas and size == len(record.data):
+            self._ledger.sent(self._entry, record)
 
 
 def inside(record: bytes) -> int:

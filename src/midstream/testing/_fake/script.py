@@ -71,9 +71,9 @@ class Pen:
     """
 
     writer: Writer
-    dress: Callable[[bytes, Event | Signal, int], bytes]
-    unmarked: Callable[[bytes], bytes | None]
-    ping: bytes
+    dress: Callable[[bytes, Event | Signal, int], bytes] = lambda data, *_: data
+    unmarked: Callable[[bytes], bytes | None] = lambda _: None
+    ping: bytes = b""
 
 
 def records(
@@ -135,9 +135,13 @@ def _written(events: Iterable[Event | Signal], pen: Pen) -> Iterator[Record]:
         new = (event.tokens or 0) if isinstance(event, _DELTAS) else 0
         tokens += new
         text = event.text if isinstance(event, TextDelta) else ""
-        for written in pen.writer.write(event):
-            data = pen.dress(written, event, tokens)
-            yield Record(data, kind, text, new, int(kind == "delta"))
+        *others, last = [
+            pen.dress(d, event, tokens) for d in pen.writer.write(event)
+        ] or [b""]
+        for data in others:  # Triton's end: the reason, then the mark
+            yield Record(data, "finish")
+        if last:
+            yield Record(last, kind, text, new, int(kind == "delta"))
 
 
 def _kind(event: Event | Signal) -> Kind:

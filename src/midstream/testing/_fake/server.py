@@ -12,7 +12,7 @@ from midstream.testing._fake.listener import Listener
 from midstream.testing._fake.model import Split, ToyModel, pieces_of
 from midstream.testing._fake.places import Places
 from midstream.testing._fake.service import FaultPlan, Mind, Service
-from midstream.testing._fake.sides import side
+from midstream.testing._fake.sides import GRPC_DIALECTS, side
 from midstream.testing._fake.sides.base import World
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from midstream._events import Event
     from midstream.testing._fake.faults import FaultRule, Faults, Status
+    from midstream.testing._fake.grpc_service import GrpcService
 
 TEXT = (
     "The quick brown fox jumps over the lazy dog. "
@@ -108,6 +109,8 @@ class FakeServer:
         model = ToyModel(pieces, events=events, choices=choices, split=split, seed=seed)
         if plays is not None:
             side(plays)
+        self._api_key = api_key
+        self._routes = dict(routes or {})
         self._ledger = Ledger()
         self._mind = Mind(
             world=World(
@@ -121,9 +124,10 @@ class FakeServer:
             refuse=self.refuse_connections,
         )
         self._service = Service(
-            self._mind, plays=plays, api_key=api_key, routes=routes or {}
+            self._mind, plays=plays, api_key=api_key, routes=self._routes
         )
         self._listener: Listener | None = None
+        self._grpc: GrpcService | None = None
         self.text = model.answer.decode("utf-8", "replace") * repeat
 
     def start(self) -> None:
@@ -134,6 +138,9 @@ class FakeServer:
     def close(self) -> None:
         """End all connections, also those that stall; harmless twice."""
         listener, self._listener = self._listener, None
+        grpc, self._grpc = self._grpc, None
+        if grpc is not None:
+            grpc.close()
         if listener is not None:
             listener.close()
 
@@ -165,6 +172,8 @@ class FakeServer:
         Raises:
             UsageError: It is not played, or the server is not open.
         """
+        if dialect in GRPC_DIALECTS:
+            return f"grpc://127.0.0.1:{self._grpc_service().listener.port}"
         player = side(dialect)
         base = f"http://127.0.0.1:{self.port}"
         owner = self._service.owner(player.route)
@@ -192,12 +201,12 @@ class FakeServer:
     @property
     def connections(self) -> int:
         """How many connections were accepted so far."""
-        return self._running.accepted
+        return sum(listener.accepted for listener in self._listeners)
 
     @property
     def open_connections(self) -> int:
         """How many connections there are now."""
-        return self._running.open
+        return sum(listener.open for listener in self._listeners)
 
     def wait_for_request(self, nth: int = 1, *, timeout: float = _WAIT) -> Recorded:
         """The `nth` request, from 1, waited for.
@@ -243,11 +252,31 @@ class FakeServer:
         Args:
             seconds: So long; None: until `accept_connections`.
         """
-        self._running.refuse(seconds)
+        for listener in self._listeners:
+            listener.refuse(seconds)
 
     def accept_connections(self) -> None:
         """Accept connections again."""
-        self._running.accept()
+        for listener in self._listeners:
+            listener.accept()
+
+    def _grpc_service(self) -> GrpcService:
+        """The gRPC server, started when it is needed: grpcio is an extra."""
+        from midstream.testing._fake.grpc_service import (  # noqa: PLC0415 - as above
+            GrpcService,
+        )
+
+        self._running  # noqa: B018 - raises when the server is not open
+        if self._grpc is None:
+            self._grpc = GrpcService(
+                self._mind, api_key=self._api_key, routes=self._routes
+            )
+        return self._grpc
+
+    @property
+    def _listeners(self) -> list[Listener]:
+        http = self._running
+        return [http] if self._grpc is None else [http, self._grpc.listener]
 
     @property
     def _running(self) -> Listener:

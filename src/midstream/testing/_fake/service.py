@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from midstream._events import TextDelta
 from midstream.testing._fake.asked import Refusal
-from midstream.testing._fake.faults import Redirect, Status, flat, pick
+from midstream.testing._fake.body import Body
+from midstream.testing._fake.faults import Cut, Redirect, Status, flat, pick
 from midstream.testing._fake.model import Step
-from midstream.testing._fake.play import Stage, play
+from midstream.testing._fake.play import play
 from midstream.testing._fake.script import records, repeated
 from midstream.testing._fake.sides import HTTP_SIDES
 from midstream.testing._fake.sides.base import Answer, World, document
@@ -316,19 +317,16 @@ class _Visit:
         return self.fail(status) if status is not None else None
 
     def _play(self, source: Iterator[Record], pen: Pen) -> Ended:
-        stage = Stage(
-            line=self._line,
-            entry=self._entry,
-            ledger=self._mind.ledger,
-            faults=self._entry.faults,
-            headers={
-                "Content-Type": self.side.dialect.content_type,
-                **self.side.headers,
-            },
-            pen=pen,
-            refuse=self._mind.refuse,
+        entry = self._entry
+        entry.status = 200
+        media = {"Content-Type": self.side.dialect.content_type}
+        chunked = self.request.version != "HTTP/1.0"
+        body = Body(
+            self._line, media | dict(self.side.headers), entry.faults, chunked=chunked
         )
-        return play(stage, source)
+        actions = play(source, pen, entry, self._mind.ledger)
+        body.carry_out(actions, self._mind.refuse, pick(entry.faults, Cut))
+        return "complete"
 
 
 def _reply(

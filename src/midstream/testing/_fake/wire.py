@@ -21,6 +21,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from midstream.testing._fake.relay import Watch
+
 _READ = 65536
 _MAX_HEAD = 1 << 20
 _MAX_BODY = 1 << 28
@@ -165,6 +167,39 @@ class Line:
         )
         self._sock.close()
 
+    def join(self, server: socket.socket, watch: Watch) -> None:
+        """Pass bytes between the client and another server, until one of them ends.
+
+        Args:
+            server: The connection to it.
+            watch: Says where to cut what it sends.
+
+        Raises:
+            OSError: One of the two failed.
+        """
+        poll = select.poll()
+        for sock in (self._sock, server, self._stop):
+            poll.register(sock, select.POLLIN)
+        while watch.found is None:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._stop.fileno() in ready:
+                return
+            if self._sock.fileno() in ready:
+                data = self._sock.recv(_READ)
+                server.sendall(data)
+                if not data:
+                    return
+            if server.fileno() in ready:
+                data = server.recv(_READ)
+                self._sock.sendall(watch.pass_on(data))
+                if not data:
+                    return
+        if watch.found == "rst":
+            self.reset()
+        else:
+            self.finish()
+            self._drain_input()
+
     def close(self) -> None:
         """Let go of the socket; harmless twice."""
         self.alive = False
@@ -236,6 +271,12 @@ class Line:
     def _why(self) -> HungUp | Closing:
         closing = select.select([self._stop], [], [], 0)[0]
         return Closing() if closing else HungUp()
+
+    def _drain_input(self) -> None:
+        """Read until the client closes: closing over unread bytes would reset it."""
+        with contextlib.suppress(Closing):
+            while self._more():
+                self._buffer = b""
 
     def _drain(self) -> None:
         """Wait until the client's kernel has all: a reset throws the rest away."""

@@ -124,7 +124,6 @@ class Side(ABC):
         ndjson = "ndjson" in self.dialect.content_type
         return Pen(
             writer=self.dialect.writer(),
-            dress=lambda record, event, tokens: record,  # noqa: ARG005 - nothing added
             unmarked=self.unmarked,
             ping=b"\n" if ndjson else b": ping\n\n",
         )

@@ -1,0 +1,216 @@
+"""The gRPC server: grpcio behind a relay, started when somebody asks where it is."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from midstream._dialects.protobuf import extra
+from midstream.testing._fake.faults import (
+    ByteOrderMark,
+    Cut,
+    LineEnds,
+    Pings,
+    Status,
+    pick,
+)
+from midstream.testing._fake.listener import Listener
+from midstream.testing._fake.play import End, Open, Send, Tear, Wait, play
+from midstream.testing._fake.relay import MARKS, Relay
+from midstream.testing._fake.sides.triton import TritonSide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from midstream.testing._fake.ledger import Recorded
+    from midstream.testing._fake.play import Action
+    from midstream.testing._fake.service import Mind
+    from midstream.testing._fake.sides.grpc import GrpcSide
+
+SIDES: tuple[GrpcSide, ...] = (TritonSide(),)
+_THREADS = 32  # streams at a time
+_CODES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+}
+_TEXT_ONLY = (ByteOrderMark, LineEnds, Pings)
+
+
+class GrpcService:
+    """The server.
+
+    Args:
+        mind: What it says.
+        api_key: The key that requests must bear.
+        routes: Statuses in place of the answers of whole RPCs, by full name.
+
+    Raises:
+        UsageError: grpcio or protobuf is not installed.
+    """
+
+    def __init__(
+        self, mind: Mind, *, api_key: str | None, routes: dict[str, Status]
+    ) -> None:
+        self._grpc = extra("grpc")
+        self._mind = mind
+        self._api_key = api_key
+        self._routes = routes
+        self._closing = threading.Event()
+        self._calls: set[threading.Event] = set()
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(_THREADS, "fake grpc")
+        options = {
+            "grpc.max_receive_message_length": -1,
+            "grpc.max_send_message_length": -1,
+            "grpc.so_reuseport": 0,
+        }
+        self._server = self._grpc.server(self._pool, options=list(options.items()))
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self._server.start()
+        self.listener = Listener(Relay(port).serve)
+
+    def close(self) -> None:
+        """End all calls and all threads."""
+        self._closing.set()
+        with self._lock:
+            for over in self._calls:
+                over.set()
+        self.listener.close()
+        self._server.stop(0).wait()
+        self._pool.shutdown()
+
+    def _handlers(self) -> Any:
+        grpc = self._grpc
+        streams: dict[str, Any] = {side.method: self._streaming(side) for side in SIDES}
+        unary = {
+            name: self._unary(side, name, answer)
+            for side in SIDES
+            for name, answer in side.unary.items()
+        }
+
+        class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc, name-defined]
+            def service(self, details: Any) -> Any:
+                if details.method in streams:
+                    run = streams[details.method]
+                    return grpc.stream_stream_rpc_method_handler(run)
+                if details.method in unary:
+                    return grpc.unary_unary_rpc_method_handler(unary[details.method])
+                return None
+
+        return Handlers()
+
+    def _unary(
+        self, side: GrpcSide, name: str, answer: Callable[[bytes], bytes]
+    ) -> Callable[[bytes, Any], bytes]:
+        def run(content: bytes, context: Any) -> bytes:
+            entry = self._record(side, name, content, context)
+            self._admit(entry, context)
+            self._mind.ledger.end(entry, "complete")
+            return answer(content)
+
+        return run
+
+    def _streaming(self, side: GrpcSide) -> Callable[[Any, Any], Iterator[bytes]]:
+        def run(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+            for content in requests:
+                entry = self._record(side, side.method, content, context)
+                yield from self._stream(side, content, entry, context)
+
+        return run
+
+    def _record(
+        self, side: GrpcSide, method: str, content: bytes, context: Any
+    ) -> Recorded:
+        metadata = context.invocation_metadata()
+        return self._mind.ledger.add(
+            dialect=side.name,
+            method="RPC",
+            path=method,
+            headers={item.key: item.value for item in metadata},
+            content=content,
+        )
+
+    def _admit(self, entry: Recorded, context: Any) -> None:
+        if entry.path in self._routes:
+            self._abort(entry, context, self._routes[entry.path])
+        bearer = str(entry.headers.get("authorization", "")).removeprefix("Bearer ")
+        if self._api_key is not None and bearer != self._api_key:
+            self._abort(entry, context, Status(401, "Invalid API Key"))
+
+    def _stream(
+        self, side: GrpcSide, content: bytes, entry: Recorded, context: Any
+    ) -> Iterator[bytes]:
+        over = self._watch(entry, context)
+        entry.streams = True
+        self._admit(entry, context)
+        call = side.understand(content, self._mind.world)
+        entry.body = call.body
+        faults = self._mind.faults.next(entry)
+        entry.faults = [fault for fault in faults if not isinstance(fault, _TEXT_ONLY)]
+        status = pick(faults, Status)
+        if status is not None:
+            self._abort(entry, context, status)
+        events = self._mind.think(call.asked, side.manner, entry)
+        body = self._mind.body(events, call.pen, entry)
+        wanted = (record for record in body if call.final or record.kind != "end")
+        actions = play(wanted, call.pen, entry, self._mind.ledger)
+        yield from self._carry_out(actions, over, entry)
+
+    def _watch(self, entry: Recorded, context: Any) -> threading.Event:
+        """What is set when the call is over, however it ended."""
+        over = threading.Event()
+
+        def ended() -> None:
+            closing = self._closing.is_set()
+            self._mind.ledger.end(entry, "stopped" if closing else "hung_up")
+            with self._lock:
+                self._calls.discard(over)
+            over.set()
+
+        with self._lock:
+            self._calls.add(over)
+        if not context.add_callback(ended) or self._closing.is_set():
+            ended()
+        return over
+
+    def _carry_out(
+        self, actions: Iterator[Action], over: threading.Event, entry: Recorded
+    ) -> Iterator[bytes]:
+        cut = pick(entry.faults, Cut)
+        for action in actions:
+            match action:
+                case Open():
+                    entry.status = 200
+                case Send():
+                    yield action.data
+                case Wait():
+                    if over.wait(action.seconds):
+                        return
+                case End():
+                    if action.size:
+                        yield action.record[: action.size]
+                    return
+                case Tear():
+                    if cut is not None and cut.refuse_for:
+                        self._mind.refuse(cut.refuse_for)
+                    mark = MARKS["rst" if action.how == "rst" else "fin"]
+                    yield action.record[: action.size] + mark
+                    over.wait()
+
+    def _abort(self, entry: Recorded, context: Any, status: Status) -> None:
+        """End the call with a status; does not return."""
+        self._mind.ledger.end(entry, "refused")
+        entry.status = status.code
+        trailing = [(name.lower(), value) for name, value in status.headers.items()]
+        context.set_trailing_metadata(trailing)
+        code = getattr(self._grpc.StatusCode, _CODES.get(status.code, "INTERNAL"))
+        context.abort(code, status.message)
