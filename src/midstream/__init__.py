@@ -56,7 +56,7 @@ from midstream._resume.policy import Backoff, Resume
 from midstream._stream import AsyncStream, Stream
 from midstream._timeouts import Timeouts
 from midstream.client import AsyncClient, Client
-from midstream.stores import MemoryStore, Store
+from midstream.stores import MemoryStore, RedisStore, SQLiteStore, Store
 
 __version__ = "0.1.0"
 
@@ -89,6 +89,7 @@ __all__ = [
     "Overloaded",
     "RateLimited",
     "ReasoningDelta",
+    "RedisStore",
     "RefusalDelta",
     "Regrouper",
     "Resume",
@@ -97,6 +98,7 @@ __all__ = [
     "ResumeUnsupported",
     "Resumed",
     "Resumption",
+    "SQLiteStore",
     "Sentences",
     "ServerError",
     "ServerFailed",

@@ -28,7 +28,7 @@ class Message(BaseModel):
         content: Its text, or the API's own list of content parts.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="allow", frozen=True)
 
     role: str
     content: str | list[dict[str, Any]] | None = None
@@ -61,7 +61,7 @@ class Request(BaseModel):
         choice: Which of n answers the stream's text is.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     prompt: str | list[Message]
     max_tokens: PositiveInt | None = None
@@ -124,7 +124,7 @@ class Endpoint(BaseModel):
             (``"strict"``).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     dialect: str
     model: str | None = None

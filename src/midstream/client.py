@@ -19,7 +19,6 @@ from midstream._resume.policy import Resume
 from midstream._session import Session
 from midstream._stream import AsyncStream, Stream
 from midstream._timeouts import Timeouts
-from midstream._transports.http import AsyncHttpTransport, HttpTransport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,7 +148,12 @@ class Client(_Base):
         http_client: httpx.Client | None = None,
     ) -> None:
         super().__init__(endpoints, timeouts, resume, store)
-        self._http = HttpTransport(http_client, connect=timeouts.connect)
+        if http_client is not None and hasattr(http_client, "aclose"):
+            raise UsageError(
+                "Client takes an httpx.Client; this one is for AsyncClient"
+            )
+        self._http_client = http_client
+        self._http: Transport | None = None
         self._grpc: Transport | None = None
 
     def stream(  # noqa: PLR0913 - the words of the contract
@@ -213,9 +217,9 @@ class Client(_Base):
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
         self._closed = True
-        self._http.close()
-        if self._grpc is not None:
-            self._grpc.close()
+        for transport in (self._http, self._grpc):
+            if transport is not None:
+                transport.close()
 
     def __enter__(self) -> Self:
         """The client."""
@@ -231,12 +235,19 @@ class Client(_Base):
         self.close()
 
     def _transport(self, session: Session) -> Transport:
+        connect = self._timeouts.connect
         if session.server.dialect.transport == "http":
+            if self._http is None:
+                from midstream._transports.http import (  # noqa: PLC0415 - httpx is slow
+                    HttpTransport,
+                )
+
+                self._http = HttpTransport(self._http_client, connect=connect)
             return self._http
         if self._grpc is None:
             from midstream._transports.grpc import GrpcTransport  # noqa: PLC0415 - extra
 
-            self._grpc = GrpcTransport(connect=self._timeouts.connect)
+            self._grpc = GrpcTransport(connect=connect)
         return self._grpc
 
 
@@ -265,7 +276,10 @@ class AsyncClient(_Base):
         http_client: httpx.AsyncClient | None = None,
     ) -> None:
         super().__init__(endpoints, timeouts, resume, store)
-        self._http = AsyncHttpTransport(http_client, connect=timeouts.connect)
+        if http_client is not None and not hasattr(http_client, "aclose"):
+            raise UsageError("AsyncClient takes an httpx.AsyncClient")
+        self._http_client = http_client
+        self._http: AsyncTransport | None = None
         self._grpc: AsyncTransport | None = None
 
     def stream(  # noqa: PLR0913 - the words of the contract
@@ -331,9 +345,9 @@ class AsyncClient(_Base):
     async def aclose(self) -> None:
         """Close the connections; a second time does nothing."""
         self._closed = True
-        await self._http.aclose()
-        if self._grpc is not None:
-            await self._grpc.aclose()
+        for transport in (self._http, self._grpc):
+            if transport is not None:
+                await transport.aclose()
 
     async def __aenter__(self) -> Self:
         """The client."""
@@ -349,10 +363,17 @@ class AsyncClient(_Base):
         await self.aclose()
 
     def _transport(self, session: Session) -> AsyncTransport:
+        connect = self._timeouts.connect
         if session.server.dialect.transport == "http":
+            if self._http is None:
+                from midstream._transports.http import (  # noqa: PLC0415 - httpx is slow
+                    AsyncHttpTransport,
+                )
+
+                self._http = AsyncHttpTransport(self._http_client, connect=connect)
             return self._http
         if self._grpc is None:
             from midstream._transports.grpc import AsyncGrpcTransport  # noqa: PLC0415 - extra
 
-            self._grpc = AsyncGrpcTransport(connect=self._timeouts.connect)
+            self._grpc = AsyncGrpcTransport(connect=connect)
         return self._grpc

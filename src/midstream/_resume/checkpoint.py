@@ -33,7 +33,7 @@ class Checkpoint(BaseModel):
         complete: Whether it did.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     version: Literal[1] = 1
     endpoint: str
