@@ -42,6 +42,10 @@ class LineSplitter:
             lines[0] = b"".join([*self._parts, lines[0]])
             self._parts.clear()
             self._size = 0
+            if len(lines[0]) > self.limit:
+                raise self.too_large()
+        if len(piece) > self.limit and max(map(len, lines), default=0) > self.limit:
+            raise self.too_large()
         if rest:
             self._parts.append(rest)
             self._size += len(rest)

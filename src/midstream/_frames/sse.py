@@ -18,6 +18,8 @@ from midstream._frames.lines import LineSplitter
 if TYPE_CHECKING:
     from midstream._frames import Record
 
+_DIGITS = 18  # of a retry: more make no sensible wait, and 4301 are an error to int()
+
 
 class SSEFramer:
     """Cuts a ``text/event-stream`` body into (data, event type).
@@ -35,6 +37,7 @@ class SSEFramer:
         "_lines",
         "_name",
         "_raw",
+        "_size",
         "_skip_lf",
         "last_event_id",
         "retry",
@@ -45,6 +48,7 @@ class SSEFramer:
         self._data: list[bytes] = []
         self._name = ""
         self._raw = False
+        self._size = 0
         self._skip_lf = False
         self.last_event_id = ""
         self.retry: int | None = None
@@ -84,6 +88,7 @@ class SSEFramer:
         if data:
             records.append((data, self._name))
         self._data.clear()
+        self._size = 0
         self._name = ""
         self._raw = False
 
@@ -99,17 +104,21 @@ class SSEFramer:
             self._name = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
             self.last_event_id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit():
+        elif name == b"retry" and value.isdigit() and len(value) < _DIGITS:
             self.retry = int(value)
         elif name == b"error":
             records.append((value, "error"))
         elif name == b"data":  # a field without a colon has an empty value
             self._data.append(b"")
+            self._bound()
 
     def _bound(self) -> None:
-        """Many lines of one event count together."""
-        if len(self._data) % 64 == 0 and sum(map(len, self._data)) > self._lines.limit:
-            raise self._lines.too_large()
+        """Many lines of one event count together, empty ones too."""
+        if len(self._data) > 1:
+            before = self._size or len(self._data[0])
+            self._size = before + 1 + len(self._data[-1])
+            if self._size > self._lines.limit:
+                raise self._lines.too_large()
 
     def _unify(self, piece: bytes) -> bytes:
         """CR and CRLF to LF; a CR at the end may be followed by its LF next time."""
