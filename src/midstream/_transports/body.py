@@ -13,15 +13,14 @@ is cancelled already; the cancellation ends all of them in order.
 
 from __future__ import annotations
 
-import importlib.util
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 import anyio
 
-from midstream._errors import WireError
 from midstream._transports.http2 import reset_frame
+from midstream._transports.inflate import inflater_for
 from midstream._transports.mapping import read_error
 from midstream._transports.watchdog import GRACE
 
@@ -40,14 +39,6 @@ LEAVE_SECONDS = 1.0
 BUFFERED_PIECES = 20_000
 """More pieces than httpcore can hold when a body is left."""
 
-_DECODERS = {
-    "br": ("brotli", "brotlicffi"),
-    "deflate": ("zlib",),
-    "gzip": ("zlib",),
-    "identity": ("zlib",),
-    "zstd": ("zstandard",),
-}
-
 
 class HttpBody:
     """An open answer, read by blocking.
@@ -56,7 +47,10 @@ class HttpBody:
         response: The answer, nothing read yet.
         exchange: What it belongs to.
         release: Told once, when it has ended.
-        watchdog: Keeps the deadline where the network stream does not.
+        watch: Makes what keeps the deadline, where the stream does not.
+
+    Raises:
+        WireError: It has a Content-Encoding that is not to be undone.
     """
 
     def __init__(
@@ -65,16 +59,16 @@ class HttpBody:
         exchange: Exchange,
         *,
         release: Callable[[Exchange], None],
-        watchdog: Watchdog | None,
+        watch: type[Watchdog] | None,
     ) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = dict(response.headers.items())
+        self._inflater = inflater_for(self.headers)
         self._response = response
         self._exchange = exchange
         self._release = release
-        self._watchdog = watchdog
-        encoded = is_encoded(self.headers)
-        self._pieces = response.iter_bytes() if encoded else response.iter_raw()
+        self._watchdog = None if watch is None else watch(exchange)
+        self._pieces = response.iter_raw()
         self._reading = False
         self._ended = False
         self._error: MidstreamError | None = None
@@ -90,6 +84,10 @@ class HttpBody:
             if self._watchdog is not None:
                 self._watchdog.watch()
             piece = next(self._pieces, None)
+            while self._inflater is not None and piece is not None:
+                if piece := self._inflater.inflate(piece):
+                    break
+                piece = next(self._pieces, None)
             if piece is None or self._exchange.cancelled:
                 self._after_end()
                 return None
@@ -146,6 +144,9 @@ class AsyncHttpBody:
         release: Told once, when it has ended.
         scoped: Whether each read keeps the deadline by a cancel scope of its own,
             because the network stream does not.
+
+    Raises:
+        WireError: It has a Content-Encoding that is not to be undone.
     """
 
     def __init__(
@@ -158,11 +159,11 @@ class AsyncHttpBody:
     ) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = dict(response.headers.items())
+        self._inflater = inflater_for(self.headers)
         self._response = response
         self._exchange = exchange
         self._release = release
-        encoded = is_encoded(self.headers)
-        pieces = response.aiter_bytes() if encoded else response.aiter_raw()
+        pieces = response.aiter_raw()
         self._pieces = cast("AsyncGenerator[bytes, None]", pieces)
         self._next: Callable[[], Awaitable[bytes]] = (
             self._next_in_scope if scoped else self._pieces.__anext__
@@ -179,6 +180,10 @@ class AsyncHttpBody:
                 await self._after_end()
                 return None
             piece = await self._next()
+            while self._inflater is not None:
+                if piece := self._inflater.inflate(piece):
+                    break
+                piece = await self._next()
             if self._exchange.cancelled:
                 await self._after_end()
                 return None
@@ -241,27 +246,3 @@ class AsyncHttpBody:
             if await anext(self._pieces, None) is None:
                 return
         await self._pieces.aclose()
-
-
-def is_encoded(headers: Mapping[str, str]) -> bool:
-    """Whether the body has to be decoded."""
-    return _codings(headers) != ["identity"]
-
-
-def refuse_coding(response: httpx.Response) -> None:
-    """Refuse a body that nothing here decodes.
-
-    Raises:
-        WireError: It is such a body.
-    """
-    for coding in _codings(response.headers):
-        if not any(map(importlib.util.find_spec, _DECODERS.get(coding, ()))):
-            raise WireError(
-                f"the server sends Content-Encoding {coding!r} though it was asked "
-                "for none, and nothing that is installed decodes it"
-            )
-
-
-def _codings(headers: Mapping[str, str]) -> list[str]:
-    coded = headers.get("content-encoding", "identity")
-    return [coding.strip().lower() for coding in coded.split(",")]

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import anyio
 
 from midstream._dialects.base import Reply
-from midstream._errors import EventTooLarge, UsageError
+from midstream._errors import EventTooLarge, UsageError, WireError
 from midstream._timeouts import Deadline
 from midstream._transports import pool
-from midstream._transports.body import AsyncHttpBody, HttpBody, refuse_coding
+from midstream._transports.body import AsyncHttpBody, HttpBody
 from midstream._transports.exchange import Exchange, Exchanges, Limit
 from midstream._transports.mapping import open_error
 from midstream._transports.route import Route
@@ -111,19 +111,17 @@ class HttpTransport:
             if not route.follow(response):
                 break
             response.close()
-        try:
-            refuse_coding(response)
-        except BaseException:
-            response.close()
-            raise
-        watchdog = None
         if self._stock:
             exchange.line = line_of(response)
             limits["read"] = None  # httpcore looks again when the body is begun
-            watchdog = Watchdog(exchange)
-        return HttpBody(
-            response, exchange, release=self._exchanges.discard, watchdog=watchdog
-        )
+        watch = Watchdog if self._stock else None
+        try:
+            return HttpBody(
+                response, exchange, release=self._exchanges.discard, watch=watch
+            )
+        except WireError:
+            response.close()
+            raise
 
     def _make_client(self) -> httpx.Client:
         with self._lock:
@@ -205,13 +203,12 @@ class AsyncHttpTransport:
                 break
             await response.aclose()
         try:
-            refuse_coding(response)
-        except BaseException:
+            return AsyncHttpBody(
+                response, exchange, release=self._exchanges.discard, scoped=self._stock
+            )
+        except WireError:
             await response.aclose()
             raise
-        return AsyncHttpBody(
-            response, exchange, release=self._exchanges.discard, scoped=self._stock
-        )
 
     def _make_client(self) -> httpx.AsyncClient:
         if self._ours is None:

@@ -20,7 +20,6 @@ from midstream._errors import (
     MidstreamError,
     TimedOut,
     UsageError,
-    WireError,
 )
 
 if TYPE_CHECKING:
@@ -85,8 +84,6 @@ def read_error(error: BaseException, exchange: Exchange) -> MidstreamError | Non
     verdict = exchange.verdict()
     if verdict is not None:
         return verdict
-    if isinstance(error, httpx.DecodingError):
-        return WireError(f"the body is not what its Content-Encoding says: {error}")
     return _line_error(error, exchange) or Dropped(f"the body ended: {error!r}")
 
 
