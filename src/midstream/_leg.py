@@ -7,6 +7,7 @@ another.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -132,12 +133,15 @@ class Leg:
     def eof(self) -> tuple[list[Event | Signal], bool]:
         """What the end of the body says, and whether its last record was left open.
 
-        Half a record is no fault of the wire: the body was cut.
+        Half a record is no fault of the wire: the body was cut, and a replay of the
+        same body will bring its other half.
         """
+        held = deepcopy(self._framer)
         rest = self._framer.flush()
         signals = self._read(rest)
         if isinstance(self.fault, WireError):
             self.fault = None
+            self._framer = held
             return signals, False
         if self.fault is None and not (signals and type(signals[-1]) is End):
             signals += self._clean(self._reader.eof())

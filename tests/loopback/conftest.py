@@ -1,0 +1,139 @@
+"""The same test in three colours: blocking, asyncio and trio.
+
+A test asks for `colour` and says what to stream; it gets an `Outcome` that shows what a
+caller of that colour would have seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+
+import midstream
+from midstream import Backoff, Resume, Timeouts
+
+QUICK = Resume(backoff=Backoff(initial=0.01, maximum=0.05))
+
+
+@dataclass
+class Outcome:
+    """What a caller saw."""
+
+    stream: object
+    pieces: list = field(default_factory=list)
+    events: list = field(default_factory=list)
+    error: BaseException | None = None
+
+    @property
+    def joined(self):
+        return "".join(self.pieces)
+
+
+@dataclass
+class Ask:
+    """What to ask: a client, a stream, and how to read it."""
+
+    endpoints: tuple
+    prompt: object = "Tell me."
+    client: dict = field(default_factory=dict)
+    stream: dict = field(default_factory=dict)
+    by: object = None
+    events: bool = False
+    take: int | None = None
+    loop_error: BaseException | None = None
+
+
+def _client_options(ask):
+    options = {"resume": QUICK, "timeouts": Timeouts(connect=5, first_token=5, idle=5)}
+    return options | ask.client
+
+
+def _sync(ask):
+    with midstream.Client(*ask.endpoints, **_client_options(ask)) as client:
+        outcome = Outcome(client.stream(ask.prompt, **ask.stream))
+        with contextlib.ExitStack() as stack:
+            try:
+                stream = stack.enter_context(outcome.stream)
+                source = _source(stream, ask)
+                for item in source:
+                    _note(outcome, item)
+                    if ask.loop_error is not None:
+                        raise ask.loop_error
+                    if ask.take and len(outcome.pieces or outcome.events) >= ask.take:
+                        break
+            except (midstream.MidstreamError, *_extra(ask)) as error:
+                outcome.error = error
+        return outcome
+
+
+async def _async(ask):
+    async with midstream.AsyncClient(*ask.endpoints, **_client_options(ask)) as client:
+        outcome = Outcome(client.stream(ask.prompt, **ask.stream))
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                stream = await stack.enter_async_context(outcome.stream)
+                async for item in _source(stream, ask):
+                    _note(outcome, item)
+                    if ask.loop_error is not None:
+                        raise ask.loop_error
+                    if ask.take and len(outcome.pieces or outcome.events) >= ask.take:
+                        break
+            except (midstream.MidstreamError, *_extra(ask)) as error:
+                outcome.error = error
+        return outcome
+
+
+def _extra(ask):
+    return () if ask.loop_error is None else (type(ask.loop_error),)
+
+
+def _source(stream, ask):
+    if ask.events:
+        return stream.events()
+    return stream if ask.by is None else stream.chunks(ask.by)
+
+
+def _note(outcome, item):
+    (outcome.pieces if isinstance(item, str) else outcome.events).append(item)
+
+
+class Colour:
+    """One way of running a stream."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, *endpoints, prompt="Tell me.", **how):
+        known = {"client", "by", "events", "take", "loop_error"}
+        ask = Ask(
+            endpoints,
+            prompt,
+            stream={k: v for k, v in how.items() if k not in known},
+            **{k: v for k, v in how.items() if k in known},
+        )
+        if self.name == "sync":
+            return _sync(ask)
+        return anyio.run(functools.partial(_async, ask), backend=self.name)
+
+    def run(self, function, *args):
+        """Run an async function in this colour's loop."""
+        return anyio.run(functools.partial(function, *args), backend=self.name)
+
+
+@pytest.fixture(params=["sync", "asyncio", "trio"])
+def colour(request):
+    return Colour(request.param)
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def async_colour(request):
+    return Colour(request.param)
+
+
+@pytest.fixture(params=sorted(midstream.dialects()))
+def dialect(request):
+    return request.param
