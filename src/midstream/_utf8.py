@@ -84,7 +84,8 @@ class Utf8Decoder:
     def _bytes(self, piece: bytes | str) -> bytes:
         """UTF-8 of the piece, halves of surrogate pairs joined across pieces."""
         if isinstance(piece, bytes):
-            return piece
+            high, self._high = self._high, ""
+            return self._replace(high).encode() + piece if high else piece
         piece = _PAIR.sub(_joined, self._high + piece)
         high = _HIGH.search(piece)
         self._high = high.group() if high else ""
