@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
@@ -81,9 +82,13 @@ class Request(BaseModel):
             UsageError: One of them cannot be; the message names it.
         """
         try:
-            return cls(**fields)
+            request = cls(**fields)
+            json.dumps(request.model_dump(), ensure_ascii=False).encode()
         except ValidationError as error:
             raise UsageError(f"stream(): {_words(error)}") from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"stream(): not to be said in JSON: {error}") from error
+        return request
 
     @property
     def messages(self) -> list[Message]:
@@ -171,7 +176,7 @@ class Endpoint(BaseModel):
     @property
     def address(self) -> str:
         """The base URL without a user's name and password."""
-        return re.sub(r"//[^/@]*@", "//", self.base_url or "")
+        return re.sub(r"(//|^)[^/?#]*@", r"\1", self.base_url or "")
 
     def __str__(self) -> str:
         """``DIALECT[:MODEL][@URL]`` without secrets."""
