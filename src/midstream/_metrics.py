@@ -37,8 +37,8 @@ class Latency:
         rank = share * self.count
         for bucket in sorted(self._buckets):
             rank -= self._buckets[bucket]
-            if rank <= 0:
-                return min(math.exp(bucket * _STEP), self.max or math.inf)
+            if rank <= 0 and self.max is not None:
+                return min(math.exp(bucket * _STEP), self.max)
         return self.max
 
     @property

@@ -1,0 +1,33 @@
+"""Limits, and the one deadline that reads look at."""
+
+from dataclasses import fields
+from math import inf, nan
+
+import pytest
+
+from midstream._errors import UsageError
+from midstream._timeouts import Deadline, Timeouts
+
+
+def test_the_defaults_are_those_of_the_contract():
+    defaults = Timeouts()
+    assert (defaults.connect, defaults.first_token, defaults.idle) == (10, 120, 30)
+    assert defaults.total is None
+    assert defaults.idle_with_pings is None
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Timeouts)])
+def test_every_limit_can_be_switched_off_and_none_be_impossible(name):
+    assert getattr(Timeouts(**{name: None}), name) is None
+    assert getattr(Timeouts(**{name: 0.1}), name) == 0.1
+    for wrong in 0, -1, nan:
+        with pytest.raises(UsageError, match=rf"Timeouts\({name}="):
+            Timeouts(**{name: wrong})
+
+
+def test_a_deadline_says_which_limit_passed():
+    deadline = Deadline()
+    assert deadline.at == inf
+    deadline.kind, deadline.seconds = "idle", 3.0
+    error = deadline.error()
+    assert (error.kind, error.seconds) == ("idle", 3.0)
