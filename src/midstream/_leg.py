@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from midstream._errors import ResumeDiverged, WireError
+from midstream._errors import ResumeDiverged, ServerError, WireError
 from midstream._events import (
     End,
     Failure,
@@ -49,9 +49,11 @@ class Leg:
     """
 
     __slots__ = (
+        "_began_at",
         "_choice",
         "_decoder",
         "_dialect",
+        "_ended",
         "_framer",
         "_reader",
         "_seam",
@@ -68,8 +70,9 @@ class Leg:
     ) -> None:
         self.generation = generation
         self.strategy = strategy
-        self.offset = 0
+        self.offset = self._began_at = 0
         self.opened = False
+        self._ended = False
         self.fault: MidstreamError | None = None
         self._dialect = dialect
         self._choice = generation.request.choice
@@ -93,9 +96,21 @@ class Leg:
         the same reader.
         """
         self.strategy = "replay"
+        self._ended = False
+        self._began_at = self.offset
         if continuation.keeps != "body":
             self._framer = self._dialect.framer()
-            self.offset = 0
+            self.offset = self._began_at = 0
+
+    def spent(self, fault: MidstreamError) -> bool:
+        """Whether what a server keeps of this stream has nothing more to give.
+
+        It reported an error, or a replay of it ended properly without a new byte.
+        """
+        nothing_new = self.strategy == "replay" and self.offset == self._began_at
+        return self.opened and (
+            isinstance(fault, ServerError) or (self._ended and nothing_new)
+        )
 
     def same_model(self, other: Endpoint) -> bool:
         """Whether another endpoint has the same model, as far as one can know."""
@@ -136,6 +151,7 @@ class Leg:
         Half a record is no fault of the wire: the body was cut, and a replay of the
         same body will bring its other half.
         """
+        self._ended = True
         held = deepcopy(self._framer)
         rest = self._framer.flush()
         signals = self._read(rest)

@@ -316,8 +316,9 @@ class Session:
         """
         leg = self._open_leg()
         events: Events = []
-        if self._plan.drop is not None:
-            events.append(self._resumed(leg, self._plan.drop, now))
+        drop, self._plan.drop = self._plan.drop, None
+        if drop is not None and drop.opened:
+            events.append(self._resumed(leg, drop, now))
         self._fold(leg.receive(piece), events)
         self._fault, leg.fault = leg.fault, None
         self._came(events, now)
@@ -430,7 +431,6 @@ class Session:
 
     def _resumed(self, leg: Leg, drop: Drop, now: float) -> Resumed:
         """The first bytes after a drop."""
-        self._plan.drop = None
         exactness = EXACTNESS.get(leg.strategy, Exactness.UNBROKEN)
         if self.ledger.progress and not leg.same_model(self._origin):
             exactness = Exactness.APPROXIMATE
@@ -501,7 +501,7 @@ class Session:
     def _go_on(self, fault: MidstreamError, now: float) -> float:
         """Plan the next connection; gives the seconds to wait for it, or raises."""
         plan, resume, leg = self._plan, self._resume, self._leg
-        first = plan.drop or Drop(fault, now)
+        first = plan.drop or Drop(fault, now, leg is not None and leg.opened)
         tried = leg.strategy if leg is not None and plan.drop is not None else ""
         if resume is None:
             raise self._final(fault, first)
@@ -513,12 +513,14 @@ class Session:
         for_good = not resumable(fault) or plan.attempt >= resume.attempts
         if for_good or (isinstance(fault, ConnectFailed) and self._others()):
             if not fails_over(fault) or not self._others():
-                raise self._final(fault, first)
+                raise self._final(fault, first, exhausted=resumable(fault))
             self._fail_over(resume, first, now)
             return 0
         plan.attempt += 1
         if plan.drop is None:
             plan.drop, plan.ways = first, self.server.ways(resume)
+        if leg is not None and leg.spent(fault):
+            plan.no_replay(fault)
         if not self._can_go_on(resume):
             self._fail_over(resume, first, now)
             return 0
@@ -557,13 +559,15 @@ class Session:
         error = self._error or ResumeUnsupported("no server is left")
         raise self._interruption(error, first.fault)
 
-    def _final(self, fault: MidstreamError, first: Drop) -> MidstreamError:
+    def _final(
+        self, fault: MidstreamError, first: Drop, *, exhausted: bool = False
+    ) -> MidstreamError:
         """The error that says most.
 
         What the server reported, what never began and the caller's own total limit are
         raised as they are; a stream that broke is a `StreamInterrupted`.
         """
-        cause, attempts = first.fault, self._plan.attempt - 1
+        cause, attempts = first.fault, self._plan.attempt
         connecting = isinstance(fault, ConnectFailed) or (
             isinstance(fault, TimedOut) and fault.kind in ("connect", "total")
         )
@@ -573,7 +577,7 @@ class Session:
             if fault is not cause:
                 fault.__cause__ = cause
             return self.signed(fault)
-        if self._resume is not None and attempts >= self._resume.attempts:
+        if exhausted and attempts:
             tries = f"{attempts} attempts without progress"
             return self._interruption(
                 ResumeExhausted(f"gave up after {tries}: {fault}"), cause

@@ -59,10 +59,17 @@ class Server:
 
 @dataclass(slots=True)
 class Drop:
-    """What broke first, and when (monotonic seconds)."""
+    """What broke first.
+
+    Attributes:
+        fault: It.
+        at: When, in monotonic seconds.
+        opened: Whether a stream had begun; else it was only a refused request.
+    """
 
     fault: MidstreamError
     at: float
+    opened: bool = True
 
 
 @dataclass(slots=True)
@@ -85,6 +92,12 @@ class Plan:
     def lost(self) -> bool:
         """Whether the server no longer knows the stream that it had kept."""
         return self.drop is not None and isinstance(self.drop.fault, NotFound)
+
+    def no_replay(self, why: MidstreamError) -> None:
+        """What the server keeps is itself broken: replaying it brings nothing new."""
+        if "replay" in self.ways:
+            self.ways.remove("replay")
+            self.notes.append(f"replay: {why}")
 
     def skip(self, why: MidstreamError) -> None:
         """Leave the best way for the next."""
