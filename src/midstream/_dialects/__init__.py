@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midstream._dialects.llama import LlamaCompletion, LlamaReplay, predicted
+from midstream._dialects.llama import LlamaCompletion
 from midstream._dialects.ollama import OllamaChat
-from midstream._dialects.openai_chat import OpenAIChat
+from midstream._dialects.openai_rows import ROWS as OPENAI_ROWS
+from midstream._dialects.triton_grpc import TRITON_GRPC
 from midstream._errors import UsageError
 
 if TYPE_CHECKING:
     from midstream._dialects.base import Dialect
 
 _ROWS: list[Dialect] = [
-    OpenAIChat(
-        name="openai",
-        default_url="https://api.openai.com",
-        key_variables=("OPENAI_API_KEY",),
-    ),
-    OpenAIChat(
-        name="llama.cpp",
-        default_url="http://localhost:8080",
-        key_variables=("LLAMA_API_KEY",),
-        strategies=("replay", "text", "ask"),
-        prefill={},
-        reasoning="reasoning_content",
-        body={"timings_per_token": True},
-        total=predicted,
-        replay=LlamaReplay(),
-    ),
+    *OPENAI_ROWS,
     LlamaCompletion(),
     OllamaChat(),
+    TRITON_GRPC,
 ]
 _TABLE: dict[str, Dialect] = {dialect.name: dialect for dialect in _ROWS}
 
