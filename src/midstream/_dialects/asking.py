@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.base import Call, join_url
@@ -12,7 +13,7 @@ from midstream._errors import BadRequest, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from midstream._dialects.base import Generation
+    from midstream._dialects.base import Generation, Received
     from midstream._errors import ServerError
     from midstream._request import Message, Request
 
@@ -23,6 +24,10 @@ OPENAI_NAMES = {
     "stop": "stop",
     "seed": "seed",
     "tools": "tools",
+}
+
+COMPLETION_NAMES = {
+    name: theirs for name, theirs in OPENAI_NAMES.items() if name != "tools"
 }
 
 GO_ON = (
@@ -64,6 +69,18 @@ def merge(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
+def least_tokens(body: dict[str, Any], received: Received | None) -> dict[str, Any]:
+    """``body`` with what is left of ``min_tokens``, where the caller gave that.
+
+    Args:
+        body: The request's body.
+        received: What came before, for a continuation.
+    """
+    if received is not None and isinstance(body.get("min_tokens"), int):
+        body["min_tokens"] = max(body["min_tokens"] - received.tokens, 0)
+    return body
+
+
 def with_prefix(
     messages: Sequence[Message], text: str, **more: Any
 ) -> list[dict[str, Any]]:
@@ -98,13 +115,31 @@ def post(generation: Generation, route: str, body: Any, **headers: str) -> Call:
     )
 
 
+def rooted(generation: Generation) -> Generation:
+    """The generation, its base URL without ``/v1``, for routes that stand beside it."""
+    base = (generation.endpoint.base_url or "").rstrip("/").removesuffix("/v1")
+    endpoint = generation.endpoint.model_copy(update={"base_url": base})
+    return replace(generation, endpoint=endpoint)
+
+
 def bearer(generation: Generation) -> dict[str, str]:
     """The endpoint's key and its own headers."""
+    return keyed(generation, "authorization", "Bearer ")
+
+
+def keyed(generation: Generation, header: str, scheme: str = "") -> dict[str, str]:
+    """The endpoint's key, in the header that its API reads, and its own headers.
+
+    Args:
+        generation: Whose endpoint is asked.
+        header: The key's header, in lower case.
+        scheme: What stands before the key.
+    """
     key = generation.endpoint.api_key
     own = {name.lower(): value for name, value in generation.endpoint.headers.items()}
     if key is None:
         return own
-    return {"authorization": f"Bearer {key.get_secret_value()}", **own}
+    return {header: f"{scheme}{key.get_secret_value()}", **own}
 
 
 def raw_prompt(generation: Generation) -> str:
