@@ -11,6 +11,7 @@ nearest character that surely begins a cluster and on from there by ``\X``, so t
 work depends on the length of the cluster, not on that of the text.
 """
 
+import re
 from functools import cache
 from types import ModuleType
 
@@ -21,6 +22,8 @@ Real ones are far shorter: the longest emoji sequences have ten code points, and
 UAX #15 (stream-safe text) allows 30 marks on a base. It is the longest text ``\\X``
 is shown at once, too, as it counts a run of flag letters from its start each time.
 """
+
+_ascii_clusters = re.compile(r"\r\n|.", re.DOTALL).findall
 
 
 @cache
@@ -100,6 +103,8 @@ def edge_from(text: str, at: int) -> int:
     size = len(text)
     if at >= size or is_edge(text, at):
         return min(at, size)
+    if text[at] == "\n":  # the second half of a CR LF
+        return at + 1
     end = _until(text, at)
     cluster = rules().CLUSTER
     while end < at:
@@ -116,8 +121,8 @@ def clusters(text: str) -> list[str]:
     Returns:
         The clusters; one that is longer than ``CLUSTER_LIMIT`` comes in parts.
     """
-    if text.isascii() and "\r" not in text:
-        return list(text)
+    if text.isascii():
+        return _ascii_clusters(text) if "\r" in text else list(text)
     found: list[str] = []
     find = rules().CLUSTER.findall
     start, size = 0, len(text)
@@ -133,6 +138,8 @@ def clusters(text: str) -> list[str]:
 
 def _until(text: str, at: int) -> int:
     """Find the last edge at or before an index by walking from a firm one."""
+    if text[at] == "\n" and text[at - 1] == "\r":
+        return at - 1  # at the start of a text, CR LF is the only cluster with an LF
     patterns = rules()
     firm = patterns.LAST_FIRM.search(text, 0, at + 1)
     start: int = firm.start() if firm else 0

@@ -27,29 +27,23 @@ _STRONG = "。！？︒｡．।॥။።"  # noqa: RUF001 - full-width stops ar
 _WEAK = ".!?…؟۔‼⁇⁈⁉"  # noqa: RUF001 - as above
 _CLOSING = "\"'”’»›)]}」』）】〕〉》〗〙〛｣＂＇］｝*_`~"  # noqa: RUF001 - as above
 
-_stop = re.compile(
-    rf"(?P<stops>[{_STRONG}{_WEAK}]++)(?P<closing>[{re.escape(_CLOSING)}]*+)"
-    r"(?P<space>\s*+)(?=\S)"
-    r"|(?P<break>\n\s*+)(?=\S)"
-).search
+_MARKS = _STRONG + _WEAK + _CLOSING
 
-_SPACE = " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
-_SPACE += "".join(map(chr, range(0x2000, 0x200B)))
-_UNDECIDED = _STRONG + _WEAK + _CLOSING + _SPACE
+# Each run is tried from its beginning only, or long runs would cost their square.
+_stop = re.compile(
+    rf"(?<![{_STRONG}{_WEAK}])(?P<stops>[{_STRONG}{_WEAK}]++)"
+    rf"(?P<closing>[{re.escape(_MARKS)}]*+)(?P<space>\s*+)(?=\S)"
+    r"|(?P<break>(?<!\s)[^\S\n]*+\n\s*+)(?=\S)"
+).search
 
 # e.g. and U.S., and the initials of names, but not the pronoun
 _short_form = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]|[A-HJ-ZÀ-ÖØ-ÞА-Я]").fullmatch
-_ABBREVIATIONS = frozenset(
-    re.findall(
-        r"\S+",
-        """
-    adm al approx apr assoc aug ave bldg brig ca capt cf cmdr col dec dept dr ed
-    eds eq est feb fig figs ft gen gov hon jan jul jun lt maj messrs mr mrs ms
-    mt nos nov oct op ph.d pl pp pres prof pt rep rev sec sen sept sgt st viz
-    vol vols vs
-""",
-    )
-)
+_TITLES_AND_SUCH = """
+    adm al approx apr assoc aug ave bldg brig ca capt cf cmdr col dec dept dr ed eds
+    eq est feb fig figs ft gen gov hon jan jul jun lt maj messrs mr mrs ms mt nos nov
+    oct op ph.d pl pp pres prof pt rep rev sec sen sept sgt st viz vol vols vs
+"""
+_ABBREVIATIONS = frozenset(_TITLES_AND_SUCH.split())
 _BEFORE_DIGITS = frozenset({"art", "ch", "no", "nr", "p", "par"})
 _OPENING = "\"'“‘«‹([{*_`>#-+ \t"  # noqa: RUF001 - quotation marks are the subject
 _LONGEST = 16  # characters in which an abbreviation and its opening marks fit
@@ -84,7 +78,7 @@ class Sentences:
             The pieces, in order.
         """
         if text:
-            pieces, rest = self._cut(self._held.text + text)
+            pieces, rest = self._cut(self._held.text, text)
             overdue = self._held.keep(rest, len(text), now)
         else:
             pieces = []
@@ -108,49 +102,62 @@ class Sentences:
         """When `feed` must be called with ``""``, in seconds; None for never."""
         return self._held.deadline
 
-    def _cut(self, text: str) -> tuple[list[str], str]:
+    def _cut(self, held: str, text: str) -> tuple[list[str], str]:
+        buffer = held + text
+        if len(buffer) <= LIMIT and held and _only_prolongs(held[-1], text):
+            return [], buffer
         pieces: list[str] = []
-        start, scan, size = 0, self._scan, len(text)
+        start, scan = 0, self._scan
+        # A window, so that a piece is cut the same however much came with it.
+        window = buffer[: LIMIT + 1]
         while True:
-            # The window makes a piece the same however much came with it.
-            match = _stop(text, scan, start + LIMIT + 1)
+            match = _stop(window, scan)
             if match:
-                scan = match.end()
-                if not _ends(text, start, match):
+                cut = scan = match.end()
+                if not _ends(window, match):
                     continue
-                cut = scan
-            elif size - start > LIMIT:
-                cut = scan = start + _forced(text[start : start + LIMIT + 1])
+            elif len(window) > LIMIT:
+                cut = _forced(window)
             else:
                 break
-            pieces.append(text[start:cut])
-            start = cut
-        rest = text[start:]
-        self._scan = max(scan - start, len(rest.rstrip(_UNDECIDED)))
-        return pieces, rest
+            pieces.append(window[:cut])
+            start += cut
+            window = buffer[start : start + LIMIT + 1]
+            scan = 0
+        self._scan = max(scan, len(window.rstrip().rstrip(_MARKS)))
+        return pieces, window
 
 
-def _ends(text: str, start: int, stop: re.Match[str]) -> bool:
-    """Tell whether a sentence that began at `start` ends after this stop."""
+def _only_prolongs(last: str, text: str) -> bool:
+    """Tell whether text only lengthens the stop or the space at the end of another.
+
+    Such text decides nothing; a long run of it must not be searched each time.
+    """
+    return text.isspace() or not (text.strip(_MARKS) or last.isspace())
+
+
+def _ends(text: str, stop: re.Match[str]) -> bool:
+    """Tell whether the sentence that `text` begins with ends after this stop."""
     end = stop.end()
     if not is_edge(text, end):
         return False
+    if (stop["break"] or stop["space"]).count("\n") > 1:
+        return True  # a blank line
     if stop["break"]:
-        return stop["break"].count("\n") > 1
-    stops = stop["stops"]
-    before = text[stop.start() - 1] if stop.start() > start else ""
-    after = text[end]
-    if not stop["space"]:
-        if not stops.strip(_WEAK):
-            return stops[-1] != "." and _is_dense(before)
-        return not (before.isdecimal() and after.isdecimal())
-    if stops.strip(_WEAK):
-        return True
-    if after.islower() and (stop["closing"] or stops[-1] in ".…"):
         return False
-    if stops != ".":
+    stops, closing = stop["stops"], stop["closing"]
+    before = text[: stop.start()]
+    after = text[end]
+    is_strong = any(mark in _STRONG for mark in stops + closing)
+    if not stop["space"]:
+        if is_strong:
+            return not (before[-1:].isdecimal() and after.isdecimal())
+        return stops[-1] != "." and _is_dense(before[-1:])
+    if is_strong:
         return True
-    return not _is_abbreviated(text[start : stop.start()], after)
+    if after.islower() and (closing or stops[-1] in ".…"):
+        return False
+    return stops != "." or not _is_abbreviated(before, after)
 
 
 def _is_dense(char: str) -> bool:

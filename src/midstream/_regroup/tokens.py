@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from midstream._errors import UsageError
 from midstream._regroup.holdback import Holdback
-from midstream._regroup.segmentation import edge_from, edge_until, tail
+from midstream._regroup.segmentation import CLUSTER_LIMIT, edge_from, edge_until, tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +27,9 @@ LIMIT = 16_384
 
 _WORD_LIMIT = 256  # characters after which a word is counted before its end
 
-_to_word_edge = re.compile(
-    r"(?s:.*)(?:\S(?= )|\w(?=[、。，！？；：「」『』（）]))"  # noqa: RUF001 - full-width marks
-).match
+_BEYOND = " 、。，！？；：「」『』（）"  # noqa: RUF001 - full-width marks are meant
+_beyond = re.compile(f"[{_BEYOND}]").search
+_to_word_edge = re.compile(rf"(?s:.*)(?:\S(?= )|\w(?=[{_BEYOND}]))").match
 
 
 class Encoding(Protocol):
@@ -104,7 +104,12 @@ class Tokens:
                 self._count = 0
         elif text:
             self._load()
-            self._encode(buffer, self._countable(buffer))
+            # Without one of these in it, the text brings no new word edge.
+            edge = _to_word_edge(buffer, self._counted) if _beyond(text) else None
+            if edge:
+                self._encode(buffer, edge.end())
+            elif len(buffer) - self._counted > _WORD_LIMIT:
+                self._encode(buffer, len(buffer))
         pieces, rest = self._cut(buffer, tail(buffer) if self._marks else 0)
         overdue = held.keep(rest, len(text), now)
         if overdue:
@@ -147,14 +152,6 @@ class Tokens:
                 ) from error
         return self._encoding
 
-    def _countable(self, text: str) -> int:
-        """Find how far the text can be encoded for good."""
-        pending = text[self._counted :]
-        edge = _to_word_edge(pending)
-        if edge:
-            return self._counted + edge.end()
-        return len(text) if len(pending) > _WORD_LIMIT else self._counted
-
     def _encode(self, text: str, end: int) -> None:
         """Count the tokens up to an index, and mark where pieces end."""
         begin = self._counted
@@ -183,12 +180,15 @@ class Tokens:
         """Cut at the marks up to an edge that is proven, and what is too long."""
         pieces: list[str] = []
         start = 0
-        ends = [edge_from(text, mark) for mark in self._marks if mark <= stop]
-        for end in [*ends, None]:
-            start = _cut_long(text, start, end or len(text), pieces)
-            if end and end > start:
-                pieces.append(text[start:end])
-                start = end
+        for mark in self._marks:
+            if mark > stop:
+                break
+            start = _cut_long(text, start, mark, pieces)
+            if mark > start:
+                window = text[start : mark + CLUSTER_LIMIT]
+                pieces.append(window[: edge_from(window, mark - start)])
+                start += len(pieces[-1])
+        start = _cut_long(text, start, len(text), pieces)
         self._marks = [mark - start for mark in self._marks if mark > max(start, stop)]
         self._counted = max(self._counted - start, 0)
         return pieces, text[start:]

@@ -19,12 +19,12 @@ from midstream._regroup.segmentation import edge_until, is_edge, rules
 LIMIT = 256
 """Characters after which a word without an end is cut at a grapheme edge."""
 
-# WB6-WB7 and WB11-WB12 join letters over ' and . and digits over ' . , and ;
+# WB6-WB7 and WB11-WB12 join letters over ' : . and digits over ' . , and ;
 _ascii_pieces = re.compile(
     r"""
     (?=.)                              # not the empty piece at the end
     [^\w\s]*+
-    (?: \w+ (?: (?<=[A-Za-z]) ['.] (?=[A-Za-z]) \w+
+    (?: \w+ (?: (?<=[A-Za-z]) [':.] (?=[A-Za-z]) \w+
               | (?<=[0-9]) ['.,;] (?=[0-9]) \w+ )* )?
     [^\w\s(\[{]*+
     [\t-\r\x20]*
