@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midstream._dialects.item_rows import ROWS as ITEM_ROWS
 from midstream._dialects.llama import LlamaCompletion
 from midstream._dialects.ollama import OllamaChat
 from midstream._dialects.openai_rows import ROWS as OPENAI_ROWS
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _ROWS: list[Dialect] = [
     *OPENAI_ROWS,
+    *ITEM_ROWS,
     LlamaCompletion(),
     OllamaChat(),
     TRITON_GRPC,

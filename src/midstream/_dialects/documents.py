@@ -48,3 +48,11 @@ def dumps(value: Any) -> bytes:
     """Compact JSON in UTF-8; raw bytes and surrogate halves as they came in."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogateescape")
+
+
+def named_event(kind: str, **fields: Any) -> bytes:
+    """An SSE event whose name its JSON document repeats as ``type``."""
+    return b"event: %s\ndata: %s\n\n" % (
+        kind.encode(),
+        dumps({"type": kind, **fields}),
+    )
