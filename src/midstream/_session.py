@@ -200,17 +200,18 @@ class Session:
         if self.metrics.connects == 1:
             self._first(now)
         self._await("first_token", self._timeouts.first_token, now)
-        if not self._continues():
-            generation = self._generation()
-            call = yield from self.server.dialect.begin(generation)
-            self._start(Leg(self.server.dialect, generation))
-            return call
-        while self._plan.ways:
+        while self._continues():
+            if not self._plan.ways:
+                raise ResumeUnsupported(f"no way to continue: {'; '.join(self.notes)}")
             try:
                 return (yield from self._continue_by(self._plan.ways[0]))
             except ResumeUnsupported as error:
                 self._plan.skip(error)
-        raise ResumeUnsupported(f"no way to continue: {'; '.join(self.notes)}")
+                self._load_stored()
+        generation = self._generation()
+        call = yield from self.server.dialect.begin(generation)
+        self._start(Leg(self.server.dialect, generation))
+        return call
 
     def _first(self, now: float) -> None:
         """The stream begins: with the first server that is not known to be down."""
@@ -231,7 +232,7 @@ class Session:
         return Generation(
             endpoint=self.server.endpoint,
             request=self.request,
-            strategies=self._resume.ways if self._resume is not None else (),
+            strategies=self.server.ways(self._resume) if self._resume else (),
             handle=self._handles(),
             memory=self.server.memory,
         )
@@ -366,7 +367,7 @@ class Session:
                         events.append(signal)
                 case ReasoningDelta() | RefusalDelta():
                     ledger.add_side(signal)
-                    if signal.text:
+                    if _says(signal):
                         events.append(signal)
                 case ToolCallDelta():
                     ledger.add_tool(signal)
@@ -505,6 +506,10 @@ class Session:
         tried = leg.strategy if leg is not None and plan.drop is not None else ""
         if resume is None:
             raise self._final(fault, first)
+        if leg is not None and not leg.opened:
+            strategies = leg.generation.strategies
+            if plan.withdraw(self.server, strategies, fault):
+                return 0
         if plan.refused(self.server, tried, fault):
             plan.skip(fault)
             if not self._can_go_on(resume):
@@ -652,3 +657,9 @@ class Session:
         if leg is None:
             return Received()
         return self.ledger.received(leg.offset, leg.cursor)
+
+
+def _says(delta: ReasoningDelta | RefusalDelta) -> bool:
+    """Whether the caller sees it: it has text, or seals what had come."""
+    sealed = isinstance(delta, ReasoningDelta) and delta.signature is not None
+    return sealed or bool(delta.text)

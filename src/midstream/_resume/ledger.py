@@ -309,10 +309,10 @@ class Ledger:
     def next_leg(self) -> None:
         """A new generation begins on a new connection: its usage is added."""
         spent = self.tokens - self._leg_tokens
-        if self._usage is not None:
-            self._legs.append(self._usage)
-        else:
-            self._legs.append(Usage(output_tokens=spent, estimated=True))
+        told = self._usage or Usage()
+        if told.output_tokens is None:  # the count comes with the answer's end
+            told += Usage(output_tokens=spent, estimated=True)
+        self._legs.append(told)
         self._usage = None
         self._leg_tokens = self.tokens
 

@@ -20,6 +20,8 @@ from midstream._errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from midstream._dialects.base import Dialect
     from midstream._request import Endpoint, Request
     from midstream._resume.ledger import Ledger
@@ -119,6 +121,27 @@ class Plan:
         if not server.dialect.refuses(strategy, fault):
             return False
         server.refused.add((server.endpoint.model, strategy))
+        return True
+
+    def withdraw(
+        self, server: Server, strategies: Sequence[str], fault: MidstreamError
+    ) -> bool:
+        """Whether ``fault`` refuses what a request asked for replay's sake.
+
+        That is remembered: the same request is made again without it.
+
+        Args:
+            server: Who refused.
+            strategies: The ways that the request had been prepared for.
+            fault: Its words.
+        """
+        if "replay" not in strategies or not isinstance(fault, ServerError):
+            return False
+        if not server.dialect.refuses("replay", fault):
+            return False
+        server.refused.add((server.endpoint.model, "replay"))
+        self.notes.append(f"replay: {fault}")
+        self.ways = [way for way in self.ways if way != "replay"]
         return True
 
     def restrict(

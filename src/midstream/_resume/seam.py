@@ -180,13 +180,14 @@ class Seam:
         self, continuation: Continuation, text: str, stop: Sequence[str]
     ) -> None:
         sent = continuation.sent
+        held = text[len(sent) + len(continuation.expect) :]
         stages: list[Stage] = []
         if continuation.expect:
             stages.append(Expected(continuation.expect))
         if continuation.echo != "none" and sent:
             stages.append(Echoed(sent, whole=continuation.echo == "whole"))
-        if sent and len(sent) < len(text):
-            stages.append(Whitespace(text[len(sent) :]))
+        if held.isspace():
+            stages.append(Whitespace(held))
         self._stop = StopStrings(text, stop)
         if stop:
             stages.append(self._stop)
