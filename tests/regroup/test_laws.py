@@ -14,6 +14,7 @@ from midstream._regroup import (
     Frames,
     Graphemes,
     Lines,
+    Markdown,
     Regrouper,
     Sentences,
     Tokens,
@@ -42,6 +43,7 @@ MAKERS = {
     "sentences-timed": lambda: Sentences(max_wait=0.3),
     "lines": Lines,
     "graphemes": Graphemes,
+    "markdown": Markdown,
     "frames": Frames,
     "frames-slow": lambda: Frames(fps=2, max_lag=3),
     "frames-now": lambda: Frames(max_lag=0),
@@ -61,6 +63,9 @@ BITS = [
     "\r\n",
     "\n\n",
     "👨\u200d👩\u200d👧",
+    "```py\n",
+    "**b**",
+    "](u)",
     "e.g.",
     "Mr. ",
     "3.14",
@@ -197,7 +202,8 @@ def test_ascii_needs_neither_regex_nor_tiktoken():
     program = """
 import sys
 import midstream._regroup as r
-for by in (r.Words(), r.Sentences(), r.Lines(), r.Graphemes(), r.Frames()):
+for make in (r.Words, r.Sentences, r.Lines, r.Graphemes, r.Frames, r.Markdown):
+    by = make()
     by.feed("Hello, world. It is 3.14\\r\\nBye", 1.0)
     by.feed("", 2.0)
     by.flush()

@@ -8,6 +8,7 @@ by ``max_wait`` or ``max_lag`` where there is one, and in size always.
 from midstream._regroup.frames import Frames
 from midstream._regroup.graphemes import Graphemes
 from midstream._regroup.lines import Lines
+from midstream._regroup.markdown import Markdown
 from midstream._regroup.protocol import Regrouper
 from midstream._regroup.sentences import Sentences
 from midstream._regroup.tokens import Tokens
@@ -17,6 +18,7 @@ __all__ = [
     "Frames",
     "Graphemes",
     "Lines",
+    "Markdown",
     "Regrouper",
     "Sentences",
     "Tokens",
