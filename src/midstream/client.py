@@ -6,6 +6,7 @@ import os
 import random
 import time
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import SecretStr
@@ -220,6 +221,11 @@ class Client(_Base):
         for transport in (self._http, self._grpc):
             if transport is not None:
                 transport.close()
+
+    def __del__(self) -> None:
+        """A client that nobody closed leaves no socket behind."""
+        with suppress(Exception):  # __init__ may have failed; the interpreter may end
+            self.close()
 
     def __enter__(self) -> Self:
         """The client."""

@@ -1,0 +1,65 @@
+"""Runs the code blocks of README.md and docs/, against a server that plays them all.
+
+An example names the servers that its readers have; here a `FakeServer` stands behind
+every address, so that each line really runs. Of shell blocks, `make` targets and
+extras must exist.
+"""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+import midstream
+from midstream import client as client_module
+from midstream.testing import FakeServer
+
+ROOT = Path(__file__).parent
+EXAMPLES = ("localhost", "gpu1", "api.openai.com")
+
+
+@pytest.fixture(scope="session")
+def _everywhere(tmp_path_factory):
+    """One fake server behind the addresses that the examples name."""
+    real = client_module._server
+    with FakeServer("An answer that streams. 途切れない答え。") as server:
+
+        def redirected(endpoint):
+            found = real(endpoint)
+            base_url = found.endpoint.base_url or ""
+            if any(host in base_url for host in EXAMPLES):
+                url = server.url(endpoint.dialect)
+                found.endpoint = found.endpoint.model_copy(update={"base_url": url})
+            return found
+
+        patch = pytest.MonkeyPatch()
+        patch.setattr(client_module, "_server", redirected)
+        patch.chdir(tmp_path_factory.mktemp("docs"))
+        yield
+        patch.undo()
+
+
+def _check_shell(example):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for line in example.parsed.splitlines():
+        words = line.split("#")[0].split()
+        if words[:1] == ["make"]:
+            subprocess.run(
+                ["make", "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True
+            )
+        for extra in re.findall(r"midstream\[(\w+)\]", line):
+            assert extra in extras["project"]["optional-dependencies"]
+
+
+pytest_collect_file = Sybil(
+    parsers=[
+        PythonCodeBlockParser(),
+        CodeBlockParser("sh", _check_shell),
+    ],
+    patterns=["README.md", "docs/**/*.md"],
+    fixtures=["_everywhere"],
+).pytest()
