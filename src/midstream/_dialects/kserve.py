@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from midstream._dialects.documents import loads
+from midstream._dialects.documents import load_object
 from midstream._dialects.protobuf import Package, parse
 from midstream._errors import UsageError, WireError
 
@@ -403,6 +403,10 @@ class InferRequest:
         return None if limit is None else int(limit)
 
 
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
 _NOT_SAMPLING = frozenset({"text_input", "sampling_parameters"})
 
 
@@ -417,20 +421,18 @@ def parse_request(content: bytes) -> InferRequest:
     parameters = read_parameters(request.parameters)
     sampling: dict[str, Any] = dict(parameters)
     for document in inputs.get("sampling_parameters", ())[:1]:
-        sampling |= loads(document)
+        sampling |= load_object(document)
     for name, values in inputs.items():
         if name not in _NOT_SAMPLING:
             plain = name.removeprefix("sampling_param_")
             plain = {"stop_words": "stop"}.get(plain, plain)
-            strings = [v.decode() if isinstance(v, bytes) else v for v in values]
-            sampling[plain] = (
-                strings if plain == "stop" else strings[0] if strings else None
-            )
+            plains = [_text(v) if isinstance(v, bytes) else v for v in values]
+            sampling[plain] = plains if plain == "stop" else next(iter(plains), None)
     text = inputs.get("text_input") or [b""]
     return InferRequest(
         request.model_name,
         request.id,
-        text[0].decode("utf-8", "surrogateescape"),
+        _text(text[0]),
         inputs,
         parameters,
         sampling,

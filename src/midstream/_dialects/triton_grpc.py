@@ -52,6 +52,7 @@ from midstream._errors import (
     ServerError,
     ServerFailed,
     UsageError,
+    WireError,
 )
 from midstream._events import (
     End,
@@ -152,7 +153,7 @@ class TritonGrpc(Dialect):
     key_variables: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ("text",)
     transport: ClassVar = "grpc"
-    framer: ClassVar[Callable[[], Framer]] = MessageFramer
+    framer: ClassVar[type[Framer]] = MessageFramer
     content_type: ClassVar[str] = "application/grpc"
 
     def begin(self, generation: Generation) -> Flow[Call]:
@@ -187,10 +188,8 @@ class TritonGrpc(Dialect):
 
     def no_prefix(self, request: Request) -> str | None:
         """Constraints may be inside the document of sampling parameters, too."""
-        inside = request.extra.get(_SAMPLING)
-        if isinstance(inside, str):
-            inside = load_object(inside.encode())
-        names = {*request.extra, *(inside or ())} & (CONSTRAINTS | _CONSTRAINTS)
+        inside = _document(request.extra.get(_SAMPLING, {}))
+        names = {*request.extra, *inside} & (CONSTRAINTS | _CONSTRAINTS)
         if names:
             return f"a grammar restarts at the prefix ({', '.join(sorted(names))})"
         return None
@@ -333,8 +332,7 @@ def _place(
     """
     for name, value in given.items():
         if name == _SAMPLING and name in inputs:
-            is_text = isinstance(value, str)
-            sampling.update(load_object(value.encode()) if is_text else value)
+            sampling.update(_document(value))
         elif name in inputs and (name != "stop" or _fits(name, inputs[name])):
             tensors[name] = value
         elif name == "parameters" and isinstance(value, Mapping):
@@ -344,6 +342,16 @@ def _place(
         else:
             single = isinstance(value, list) and len(value) == 1
             others[name] = value[0] if single else value
+
+
+def _document(value: Any) -> Mapping[str, Any]:
+    """Sampling parameters, given as an object or as its JSON."""
+    if isinstance(value, Mapping):
+        return value
+    try:
+        return load_object(str(value).encode())
+    except WireError as error:
+        raise UsageError(f"{_SAMPLING} is no JSON object") from error
 
 
 class ResponseReader:
@@ -431,14 +439,15 @@ class ResponseReader:
             text = raw.decode("utf-8", "surrogateescape")
             if self._cumulative:
                 text = self._texts.setdefault(choice, Cumulative()).feed(text)
-            count = counts[choice] if choice < len(counts) else 1
-            self._output += count
+            tokens = counts[choice] if choice < len(counts) else None
+            self._output += 1 if tokens is None else tokens
             # Tokens whose text is held back are not received: they come again.
-            count += self._waiting.pop(choice, 0)
+            waiting = self._waiting.pop(choice, 0)
             if text:
-                deltas.append(TextDelta(text, choice, count))
-            else:
-                self._waiting[choice] = count
+                told = waiting + (tokens or 0) if waiting else tokens
+                deltas.append(TextDelta(text, choice, told))
+            elif tokens is not None:
+                self._waiting[choice] = waiting + tokens
         return deltas
 
     def _rest(self) -> list[TextDelta]:
@@ -511,9 +520,10 @@ class ResponseWriter:
     def _text(self, event: TextDelta) -> bytes:
         before = [""] * event.choice
         message = self._data(*before, event.text)
-        self._output += event.tokens
-        if event.tokens != 1 or before:
-            counts = [0] * len(before) + [event.tokens]
+        tokens = 1 if event.tokens is None else event.tokens
+        self._output += tokens
+        if event.tokens is not None or before:
+            counts = [0] * len(before) + [tokens]
             _tensor(message, "num_output_tokens", "UINT32", counts)
         return _bytes(message)
 
