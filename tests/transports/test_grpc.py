@@ -35,8 +35,19 @@ from midstream._transports import grpc as transports
 from midstream._transports.grpc import AsyncGrpcTransport, GrpcTransport
 
 RPCS = (
-    "Cancelled Count Echo Empty Fail FailLate Flood Large Metadata Silent Step Wait"
-).split()
+    "Cancelled",
+    "Count",
+    "Echo",
+    "Empty",
+    "Fail",
+    "FailLate",
+    "Flood",
+    "Large",
+    "Metadata",
+    "Silent",
+    "Step",
+    "Wait",
+)
 
 
 class Server:
@@ -50,10 +61,8 @@ class Server:
     """
 
     def __init__(self, port=0, options=()):
-        self.begun, self.left = threading.Event(), threading.Event()
-        self.steps = threading.Semaphore(0)
         self.over = threading.Event()
-        self.sent = 0
+        self.forget()
         self._pool = ThreadPoolExecutor(32)
         self._server = grpc.server(
             self._pool, options=[("grpc.so_reuseport", 0), *options]
@@ -67,6 +76,12 @@ class Server:
         )
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
+
+    def forget(self):
+        """Be as new, for the next test."""
+        self.begun, self.left = threading.Event(), threading.Event()
+        self.steps = threading.Semaphore(0)
+        self.sent = 0
 
     @property
     def url(self):
@@ -209,24 +224,34 @@ def colour(request):
     return Colour(request.param)
 
 
-@pytest.fixture
-def server():
+@pytest.fixture(scope="module")
+def one_server():
     server = Server()
     yield server
     server.stop()
 
 
+@pytest.fixture
+def server(one_server):
+    one_server.forget()
+    return one_server
+
+
 @pytest.fixture(autouse=True)
 def nothing_left():
-    """No thread of ours, and none of grpc's, outlives its transport."""
+    """No thread of ours outlives its transport."""
     yield
     gc.collect()
-    until(lambda: not [t for t in threading.enumerate() if is_ours(t)])
+    until(lambda: not threads("midstream"))
 
 
-def is_ours(thread):
-    words = f"{thread.name} {getattr(thread, '_target', None)}"
-    return "midstream" in words or "_channel" in words
+def threads(word):
+    """The threads that have this word in their name or target."""
+    return [
+        thread
+        for thread in threading.enumerate()
+        if word in f"{thread.name} {getattr(thread, '_target', None)}"
+    ]
 
 
 def until(condition, within=5.0):
@@ -476,18 +501,33 @@ def test_b35_silence_ends_at_the_deadline_of_the_moment(colour, server):
     colour.run(main)
 
 
+def test_a_silent_stream_gives_up_its_line_and_others_go_on(colour, server):
+    async def main():
+        transport = colour.transport()
+        bystander = await transport.open(server.call("Step"), within(60))
+        body = await transport.open(server.call("Wait"), within(0.1))
+        with pytest.raises(TimedOut):
+            await body.read()
+        assert len(await transport.gather(server.call("Count"), Deadline())) == 5
+        server.steps.release()
+        assert await bystander.read() == b"s"
+        await bystander.aclose()
+        assert len(await transport.gather(server.call("Count"), Deadline())) == 5
+        await transport.aclose()
+
+    colour.run(main)
+
+
 def test_a_deadline_that_moves_on_with_the_tokens(colour, server):
     async def main():
         transport = colour.transport()
-        deadline = within(0.4)
+        deadline = within(0.8)
         body = await transport.open(server.call("Step"), deadline)
         begun = time.monotonic()
-        while time.monotonic() - begun < 0.8:
+        while time.monotonic() - begun < 1:
             threading.Timer(0.1, server.steps.release).start()
             assert await body.read() == b"s"
-            deadline.at = time.monotonic() + 0.4
-        with pytest.raises(TimedOut):
-            await body.read()
+            deadline.at = time.monotonic() + 0.8
         await transport.aclose()
 
     colour.run(main)
@@ -598,6 +638,7 @@ def test_a_pending_connect_is_ended_from_elsewhere(colour, mute, how):
             transport.interrupt(other)
             if how == "interrupt":
                 transport.interrupt(deadline)
+                transport.interrupt(deadline)
             else:
                 with suppress(StopIteration):
                     transport.aclose().send(None)
@@ -644,6 +685,16 @@ def test_a_closed_transport(colour, server):
     colour.run(main)
 
 
+def test_grpcs_own_threads_end(colour, server):
+    async def main():
+        transport = colour.transport()
+        assert len(await transport.gather(server.call("Count"), Deadline())) == 5
+        await transport.aclose()
+
+    colour.run(main)
+    until(lambda: not threads("_poll_connectivity") + threads("channel_spin"))
+
+
 def test_a_body_that_is_dropped(colour, server):
     async def main():
         transport = colour.transport()
@@ -667,7 +718,7 @@ def test_b41_a_slow_consumer_holds_the_server_back(colour, server):
         seen = -1
         while seen != server.sent:
             seen = server.sent
-            time.sleep(0.2)
+            time.sleep(0.2)  # noqa: ASYNC251 - nobody else runs
         assert seen < 16 << 20
         for _ in range(100):
             assert len(await body.read()) == 1000
@@ -742,7 +793,10 @@ def test_several_loops_one_after_the_other(server):
 
     async def main():
         assert len(await transport.gather(server.call("Count"), Deadline())) == 5
-        return await transport.open(server.call("Step"), within(60))
+        body = await transport.open(server.call("Step"), within(60))
+        with pytest.raises(TimedOut):
+            await transport.gather(server.call("Wait"), within(0.05))
+        return body
 
     bodies = [asyncio.run(main()) for _ in range(3)]
     trio.run(main)
@@ -771,6 +825,94 @@ def test_many_streams_share_a_line(server):
             for n in range(50)
         ]
         assert await asyncio.gather(*calls) == [[b"%d" % n] for n in range(50)]
+        await transport.aclose()
+
+    asyncio.run(main())
+
+
+class Connected:
+    """A call on a channel that had failed to connect, and now has."""
+
+    def __init__(self, rpc):
+        self._rpc = rpc
+
+    def exception(self, timeout):
+        raise grpc.FutureTimeoutError
+
+    async def code(self):
+        raise TimeoutError
+
+    def __getattr__(self, name):
+        return getattr(self._rpc, name)
+
+
+def test_a_channel_that_connects_after_all(colour, server, monkeypatch):
+    async def main():
+        transport = colour.transport()
+        body = await transport.open(server.call("Count"), Deadline())
+        rpc, inner = Connected(body._rpc), getattr(body, "_inner", body)
+        confirming = transport._confirm(rpc, inner)
+        if confirming is not None:
+            await confirming
+        assert len(await everything(body)) == 5
+        await transport.aclose()
+
+    if colour.name != "trio":  # which is the sync one
+        colour.run(main)
+
+
+def test_a_call_that_ended_well_after_all(server):
+    async def main():
+        transport = AsyncGrpcTransport(connect=5)
+        body = await transport.open(server.call("Empty"), Deadline())
+        await transport._confirm(body._rpc, body)
+        assert await body.read() is None
+        await transport.aclose()
+
+    asyncio.run(main())
+    transport = GrpcTransport(connect=5)
+    body = transport.open(server.call("Empty"), Deadline())
+    transport._confirm(body._rpc, body)
+    assert body.read() is None
+    transport.close()
+
+
+def test_a_client_that_closes_while_a_call_begins(server, monkeypatch):
+    transport = GrpcTransport(connect=5)
+    monkeypatch.setattr(transport, "_ready", lambda line, *_: line.close())
+    with pytest.raises(Dropped, match="client was closed"):
+        transport.open(server.call("Count"), Deadline())
+    transport.close()
+
+
+def test_what_grpc_says_without_a_status(server):
+    class Broken:
+        async def read(self):
+            raise grpc.aio.InternalError("no loop")
+
+        def cancel(self):
+            pass
+
+    async def main():
+        transport = AsyncGrpcTransport(connect=5)
+        body = await transport.open(server.call("Count"), Deadline())
+        body._rpc.cancel()
+        body._rpc = Broken()
+        with pytest.raises(Dropped, match="no loop"):
+            await body.read()
+        await transport.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_timer_of_a_body_that_is_gone(server):
+    async def main():
+        transport = AsyncGrpcTransport(connect=5)
+        body = await transport.open(server.call("Silent"), within(0.3))
+        assert await body.read() == b"a"
+        del body
+        gc.collect()
+        await asyncio.sleep(0.4)
         await transport.aclose()
 
     asyncio.run(main())

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from math import inf
-from threading import Event, RLock
-from time import monotonic
+from threading import Event, RLock, Thread
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet
 
@@ -53,6 +53,10 @@ _PROMPT = 0.5
 """Seconds in which a call on a channel that cannot connect has failed."""
 
 
+_LOOKS_UP = 0.25
+"""Seconds after which grpc's watching thread has seen that it is not wanted."""
+
+
 class _Line:
     """A channel and how many streams use it."""
 
@@ -67,21 +71,22 @@ class _Line:
 class _WatchedLine(_Line):
     """A channel whose first connection is watched, by one of grpc's threads.
 
-    It is asked once to watch and once to stop. That thread ends with a traceback where
-    the channel is closed before it has looked, or when it was asked to connect again.
+    It is asked to watch once, and to stop once. That thread looks up five times a
+    second, and dies with a traceback where it finds its channel closed.
 
     Attributes:
         failed: Whether the channel could not connect; None as long as it tries.
     """
 
-    __slots__ = ("_first", "_settles", "_waits", "failed")
+    __slots__ = ("_begun", "_settles", "_stopped", "_waits", "failed")
 
     def __init__(self, channel: Any, states: Any) -> None:
         super().__init__(channel)
         self.failed: bool | None = None
         self._settles = {states.READY: False, states.TRANSIENT_FAILURE: True}
-        self._first = Event()
         self._waits: set[Wait] = set()
+        self._begun = Event()
+        self._stopped: float | None = None
         channel.subscribe(self._tell, try_to_connect=True)
 
     def join(self, wait: Wait) -> None:
@@ -95,18 +100,26 @@ class _WatchedLine(_Line):
         self._waits.discard(wait)
 
     def close(self) -> None:
-        """End the connection and its streams."""
-        self._first.wait(_PROMPT)
-        self.channel.unsubscribe(self._tell)
+        """End the connection and its streams, when nobody watches it any more."""
+        self._begun.wait(_PROMPT)
+        watched_until = self._stop() + _LOOKS_UP
+        sleep(max(watched_until - monotonic(), 0))
         self.channel.close()
 
     def _tell(self, state: Any) -> None:
-        self._first.set()
+        self._begun.set()
         if state in self._settles and self.failed is None:
             self.failed = self._settles[state]
             for wait in tuple(self._waits):
                 wait.settle()
+            self._stop()
+
+    def _stop(self) -> float:
+        """Ask to watch no more; when that was."""
+        if self._stopped is None:
             self.channel.unsubscribe(self._tell)
+            self._stopped = monotonic()
+        return self._stopped
 
 
 class Wait:
@@ -207,6 +220,7 @@ class GrpcTransport:
         self._lines: dict[str, _WatchedLine] = {}
         self._waits: set[Wait] = set()
         self._bodies: WeakSet[GrpcBody] = WeakSet()
+        self._closing: WeakSet[Thread] = WeakSet()
         self._watchdog = Watchdog()
         self._lock = RLock()
         self._closed = False
@@ -274,6 +288,12 @@ class GrpcTransport:
 
     def close(self) -> None:
         """End what is open; see `Transport.close`."""
+        self.shut()
+        for thread in tuple(self._closing):
+            thread.join()
+
+    def shut(self) -> None:
+        """End what is open, and wait for nothing."""
         with self._lock:
             self._closed = True
             lines, self._lines = tuple(self._lines.values()), {}
@@ -283,7 +303,13 @@ class GrpcTransport:
         for body in bodies:
             body.close()
         for line in lines:
-            line.close()
+            self._close(line)
+
+    def _close(self, line: _WatchedLine) -> None:
+        """Close a line aside, as that may take a moment."""
+        thread = Thread(target=line.close, name="midstream-grpc-close", daemon=True)
+        thread.start()
+        self._closing.add(thread)
 
     def _take(self, url: str, wait: Wait) -> _WatchedLine:
         with self._lock:
@@ -306,7 +332,7 @@ class GrpcTransport:
             line.given_up = line.given_up or broken
             unused = line.given_up and not line.users
         if unused:
-            line.close()
+            self._close(line)
 
     def _channel(self, url: str) -> Any:
         host, secure = target(url)
@@ -395,7 +421,7 @@ class AsyncGrpcTransport:
     async def aclose(self) -> None:
         """End what is open; see `Transport.close`."""
         self._closed = True
-        self._threads.close()
+        self._threads.shut()
         for called_off in tuple(self._waits):
             _settle(called_off)
         for body in tuple(self._bodies):
@@ -498,9 +524,6 @@ class AsyncGrpcTransport:
                 code = await rpc.code()
         except TimeoutError:
             return  # it connected after all
-        except BaseException:
-            body.close()
-            raise
         if code is not self._grpc.StatusCode.OK:
             await body.read()
 
