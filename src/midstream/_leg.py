@@ -55,6 +55,7 @@ class Leg:
         "_dialect",
         "_ended",
         "_framer",
+        "_held",
         "_reader",
         "_seam",
         "_sides",
@@ -81,6 +82,7 @@ class Leg:
         self._decoder = Utf8Decoder(generation.endpoint.errors)
         self._sides: dict[tuple[int, str], Utf8Decoder] = {}
         self._seam: Seam | None = None
+        self._held: list[TextDelta] = []
 
     def join(self, continuation: Continuation, text: str) -> None:
         """What comes is joined to ``text``, which was delivered before."""
@@ -130,6 +132,11 @@ class Leg:
         return self._decoder.pending
 
     @property
+    def stopped(self) -> bool:
+        """Whether a stop string over the seam ended it, unknown to the server."""
+        return self._seam is not None and self._seam.stopped
+
+    @property
     def replaced(self) -> int:
         """How many U+FFFD were put in for bytes that are no UTF-8."""
         decoders = [self._decoder, *self._sides.values()]
@@ -166,14 +173,9 @@ class Leg:
     def flush(self) -> str:
         """The text that waited until the answer's end."""
         rest = self._decoder.flush()
-        if self._seam is None or self._seam.stopped:
+        if self._seam is None:
             return rest
-        return self._seam.feed(rest) + self._seam.flush()
-
-    def forget(self) -> None:
-        """A drop: halves of characters will come again."""
-        for decoder in (self._decoder, *self._sides.values()):
-            decoder.forget()
+        return "" if self._seam.stopped else self._seam.feed(rest) + self._seam.flush()
 
     def _read(self, records: Iterable[tuple[bytes, str]]) -> list[Event | Signal]:
         read = self._reader.read
@@ -217,17 +219,22 @@ class Leg:
             return replace(delta, text=self._decoded(text, delta.choice, "text"))
         if self._decoder.pending or not text.isascii():
             text = self._decoder.decode(text)
-        tokens = delta.tokens
         if self._seam is not None:
-            repeating = self._seam.repeating
-            text = self._seam.feed(text)
-            if repeating and not text:
-                tokens = 0
-            if not self._seam.open and not self._seam.stopped:
-                self._seam = None
-        if text is delta.text:
-            return delta
-        return TextDelta(text, delta.choice, tokens, delta.token_ids, delta.logprobs)
+            return self._join(self._seam, replace(delta, text=text))
+        return delta if text is delta.text else replace(delta, text=text)
+
+    def _join(self, seam: Seam, delta: TextDelta) -> TextDelta:
+        """What of it is new; tokens that only repeat do not count once more."""
+        repeating, new = seam.repeating, seam.feed(delta.text)
+        if not seam.open and not seam.stopped:
+            self._seam = None
+        if repeating and not new:
+            self._held.append(delta)
+            return TextDelta("", delta.choice, 0)
+        held, self._held = self._held, []
+        if len(new) > len(delta.text) or not any(one.text for one in held):
+            return _merged([*held, delta], new)  # it was no repetition
+        return replace(delta, text=new)
 
     def _side(self, signal: Event | Signal) -> Event | Signal:
         """Text of the other channels."""
@@ -250,3 +257,10 @@ class Leg:
             decoder = Utf8Decoder(self.generation.endpoint.errors)
             self._sides[choice, channel] = decoder
         return decoder.decode(text)
+
+
+def _merged(deltas: list[TextDelta], text: str) -> TextDelta:
+    """Deltas that waited for each other as one."""
+    tokens = sum(1 if one.tokens is None else one.tokens for one in deltas)
+    ids = tuple(id_ for one in deltas for id_ in one.token_ids)
+    return TextDelta(text, deltas[-1].choice, tokens, ids, deltas[-1].logprobs)

@@ -74,6 +74,12 @@ class Request(BaseModel):
     extra: dict[str, Any] = {}
     choice: NonNegativeInt = 0
 
+    @property
+    def choices(self) -> int:
+        """How many answers are asked for."""
+        n = self.extra.get("n")
+        return n if isinstance(n, int) else 1
+
     @classmethod
     def of(cls, **fields: Any) -> Request:
         """Check a caller's arguments.

@@ -26,6 +26,7 @@ from midstream._errors import (
     ConnectFailed,
     Dropped,
     MidstreamError,
+    ResumeDiverged,
     ResumeExhausted,
     ResumeUnsupported,
     ServerError,
@@ -113,7 +114,7 @@ class Session:
         self._origin = servers[0].endpoint
         self._failed: list[Server] = []
         self.deadline = Deadline()
-        self.ledger = Ledger(request.choice, request.max_tokens)
+        self.ledger = Ledger(request.choice, request.max_tokens, request.choices)
         self.metrics = Metrics()
         self.exactness = Exactness.UNBROKEN
         self.resumes: list[Resumption] = []
@@ -127,6 +128,7 @@ class Session:
         self._random = random
         self._leg: Leg | None = None
         self._plan = Plan(notes=self.notes)
+        self._survived: Drop | None = None
         self._fault: MidstreamError | None = None
         self._error: StreamInterrupted | None = None
         self._total_at = inf
@@ -147,7 +149,7 @@ class Session:
             now: Monotonic seconds.
         """
         self.request = request = Request.model_validate(checkpoint.request)
-        self.ledger = Ledger(request.choice, request.max_tokens)
+        self.ledger = Ledger(request.choice, request.max_tokens, request.choices)
         self._stored, self._skip = checkpoint, after
         for server in self._servers:
             if str(server.endpoint) == checkpoint.endpoint:
@@ -250,16 +252,15 @@ class Session:
             continuation = Continuation(
                 call=(yield from dialect.begin(generation)),
                 expect=received.text,
-                again=received.tokens,
             )
         else:
             continuation = yield from dialect.continuation(generation, way, received)
         yield from self._abandon()
-        self.ledger.uncount(continuation.again)
         self._start(Leg(dialect, generation, way)).join(continuation, received.text)
         return continuation.call
 
     def _start(self, leg: Leg) -> Leg:
+        self.ledger.forget_open()
         if self._leg is not None and self._leg.opened:
             self.ledger.next_leg()
         self._leg = leg
@@ -271,7 +272,7 @@ class Session:
             try:
                 yield from self.leave()
             except (TransportError, ServerError) as error:
-                self.notes.append(f"leave: {error}")
+                self.notes.append(f"leave: {self._scrub(error)}")
 
     def opened(self, status: int, headers: Mapping[str, str]) -> bool:
         """The server answered.
@@ -318,6 +319,7 @@ class Session:
         leg = self._open_leg()
         events: Events = []
         drop, self._plan.drop = self._plan.drop, None
+        self._survived = drop or self._survived
         if drop is not None and drop.opened:
             events.append(self._resumed(leg, drop, now))
         self._fold(leg.receive(piece), events)
@@ -419,7 +421,7 @@ class Session:
         """Keep-alives stretch the idle limit only as far as the caller lets them."""
         stretch, idle = self._timeouts.idle_with_pings, self._timeouts.idle
         if stretch is not None and idle is not None:
-            until = min(now + idle, self._last_token + stretch)
+            until = min(now + idle, self._last_token + max(stretch, idle))
             self._await("idle", max(until - now, 0), now)
 
     def _await(self, kind: TimeoutKind, seconds: float | None, now: float) -> None:
@@ -485,16 +487,14 @@ class Session:
             MidstreamError: The stream cannot go on.
         """
         events: Events = []
-        if self.ledger.finished:
+        self._scrub(fault)
+        if self.ledger.finished and not isinstance(fault, ResumeDiverged):
             self.notes.append(f"after the end: {fault}")
             self._end(events)
             return events
-        if self._leg is not None:
-            self._leg.forget()
-        self.ledger.forget_open()
         self.metrics.drop()
         self.pause = self._go_on(fault, now)
-        if self.ledger.left == 0 and self.ledger.progress:
+        if self.ledger.used_up:
             self.ledger.main.finish(Finish("length", "length"))
             self._close(events)
         return events
@@ -572,14 +572,19 @@ class Session:
         What the server reported, what never began and the caller's own total limit are
         raised as they are; a stream that broke is a `StreamInterrupted`.
         """
+        if isinstance(fault, ResumeDiverged) and self._survived is not None:
+            first = self._survived  # the drop without which nothing would diverge
         cause, attempts = first.fault, self._plan.attempt
+        total = isinstance(fault, TimedOut) and fault.kind == "total"
         connecting = isinstance(fault, ConnectFailed) or (
-            isinstance(fault, TimedOut) and fault.kind in ("connect", "total")
+            isinstance(fault, TimedOut) and fault.kind == "connect"
         )
-        if isinstance(fault, ServerError | WireError | StreamInterrupted) or (
-            connecting and (self.ledger.progress == 0 or fault is cause)
+        if (
+            total
+            or isinstance(fault, ServerError | WireError | StreamInterrupted)
+            or (connecting and (self.ledger.progress == 0 or fault is cause))
         ):
-            if fault is not cause:
+            if fault is not cause and fault.__cause__ is None:
                 fault.__cause__ = cause
             return self.signed(fault)
         if exhausted and attempts:
@@ -609,9 +614,19 @@ class Session:
         self.ended = True
         error.text = self.ledger.main.text
         error.checkpoint = self.checkpoint()
+        self._scrub(error)
+        return error
+
+    def _scrub(self, error: MidstreamError) -> MidstreamError:
+        """The error without the keys that a server, or a URL, repeats in it."""
+        error.args = tuple(
+            self._scrubbed(arg) if isinstance(arg, str) else arg for arg in error.args
+        )
         if isinstance(error, ServerError):
             error.message = self._scrubbed(error.message)
-            error.args = (error.message,)
+            error.type = error.type and self._scrubbed(error.type)
+        elif isinstance(error, WireError):
+            error.words = self._scrubbed(error.words)
         return error
 
     def _scrubbed(self, message: str) -> str:
@@ -628,7 +643,7 @@ class Session:
     def leave(self) -> Flow[None]:
         """Calls that stop what still runs at the server; best effort."""
         leg = self._leg
-        if leg is not None and not self.complete:
+        if leg is not None and (not self.complete or leg.stopped):
             yield from self.server.dialect.leave(leg.generation, self._received())
 
     def checkpoint(self) -> Checkpoint:
@@ -655,7 +670,7 @@ class Session:
     def _received(self) -> Received:
         leg = self._leg
         if leg is None:
-            return Received()
+            return self.ledger.received(0, None)
         return self.ledger.received(leg.offset, leg.cursor)
 
 

@@ -84,8 +84,8 @@ class Utf8Decoder:
     def _bytes(self, piece: bytes | str) -> bytes:
         """UTF-8 of the piece, halves of surrogate pairs joined across pieces."""
         if isinstance(piece, bytes):
-            high, self._high = self._high, ""
-            return self._replace(high).encode() + piece if high else piece
+            lone, self._high = self._high, ""
+            return self._replace(lone).encode() + piece if lone else piece
         piece = _PAIR.sub(_joined, self._high + piece)
         high = _HIGH.search(piece)
         self._high = high.group() if high else ""

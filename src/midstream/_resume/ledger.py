@@ -174,6 +174,7 @@ class Ledger:
     Args:
         choice: Which of n answers is the stream's text.
         limit: The request's ``max_tokens``.
+        choices: How many answers were asked for.
 
     Attributes:
         choices: The answers by index.
@@ -181,8 +182,9 @@ class Ledger:
         tokens: Tokens of it whose text has come.
     """
 
-    def __init__(self, choice: int, limit: int | None) -> None:
+    def __init__(self, choice: int, limit: int | None, choices: int = 1) -> None:
         self.main = Choice()
+        self._asked = choices
         self.choices: dict[int, Choice] = {choice: self.main}
         self._limit = limit
         self.tokens = 0
@@ -211,8 +213,16 @@ class Ledger:
 
     @property
     def finished(self) -> bool:
-        """Whether every answer said that it ended."""
-        return all(choice.finished for choice in self.choices.values())
+        """Whether every answer said that it ended, also those yet to begin."""
+        return len(self.choices) >= self._asked and all(
+            choice.finished for choice in self.choices.values()
+        )
+
+    @property
+    def used_up(self) -> bool:
+        """Whether the only answer has all the tokens that it may have."""
+        single = self._asked <= 1 and len(self.choices) == 1
+        return single and self.left == 0 and self.progress > 0
 
     @property
     def left(self) -> int | None:
@@ -264,11 +274,8 @@ class Ledger:
         self._count(delta)
 
     def _count(self, delta: ReasoningDelta | RefusalDelta | ToolCallDelta) -> None:
-        self.tokens += 1 if delta.tokens is None else delta.tokens
-
-    def uncount(self, tokens: int) -> None:
-        """Tokens that the next connection sends again."""
-        self.tokens = max(self.tokens - tokens, 0)
+        if self.choice(delta.choice) is self.main:
+            self.tokens += 1 if delta.tokens is None else delta.tokens
 
     def start(self, started: Started) -> None:
         """The server named its response."""
@@ -296,7 +303,7 @@ class Ledger:
             self.main.finish(Finish(stored.finish_reason))
 
     def forget_open(self) -> None:
-        """A drop: what was open will come again."""
+        """A new generation begins: what was open will come again."""
         self._open_tokens = 0
         self._open_ids.clear()
         self._gaps = [gap for gap in self._gaps if gap[0] < len(self._ids)]
@@ -343,7 +350,7 @@ class Ledger:
             tokens=self.tokens,
             left=self.left,
             token_ids=self._ids,
-            gaps=self._gaps,
+            gaps=[gap for gap in self._gaps if gap[0] < len(self._ids)],
             prompt_ids=self.prompt_ids,
             offset=offset,
             response_id=self.response_id,

@@ -82,18 +82,15 @@ class Plan:
         ways: Strategies left to try, best first.
         attempt: Tries without a new character.
         drop: What broke; None while all is well.
+        lost: Whether the server no longer knows the stream that it had kept.
         notes: Why ways were left.
     """
 
     ways: list[str] = field(default_factory=list)
     attempt: int = 0
     drop: Drop | None = None
+    lost: bool = False
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def lost(self) -> bool:
-        """Whether the server no longer knows the stream that it had kept."""
-        return self.drop is not None and isinstance(self.drop.fault, NotFound)
 
     def no_replay(self, why: MidstreamError) -> None:
         """What the server keeps is itself broken: replaying it brings nothing new."""
@@ -117,6 +114,7 @@ class Plan:
         if not isinstance(fault, ServerError):
             return False
         if strategy == "replay":
+            self.lost = isinstance(fault, NotFound)
             return not fault.retryable
         if not server.dialect.refuses(strategy, fault):
             return False
@@ -161,6 +159,9 @@ class Plan:
         why = _no_prefix(server.dialect, request, ledger, tools=tools)
         if why is not None:
             self.ways = [way for way in self.ways if way in _WHOLE_STREAM]
+        if ledger.progress > ledger.main.characters:
+            # A rerun checks and skips text; all else would come twice.
+            self.ways = [way for way in self.ways if way != "rerun"]
         if self.ways:
             return None
         if ledger.main.tool_calls:
@@ -181,7 +182,7 @@ def _no_prefix(
     """Why no prefix may continue what came, or None when one may."""
     if ledger.main.tool_calls:
         return "a tool call was cut; it cannot be continued from a prefix"
-    if len(ledger.choices) > 1 or request.extra.get("n", 1) != 1:
+    if len(ledger.choices) > 1 or request.choices > 1:
         return "more than one choice (n > 1) cannot be continued from a prefix"
     if ledger.main.refusal:
         return "a refusal is not continued"
