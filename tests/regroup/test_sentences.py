@@ -82,4 +82,4 @@ def test_a_run_is_not_searched_again_and_again(unit, monkeypatch):
     by = Sentences()
     for _ in range(4000):
         by.feed(unit, 0.0)
-    assert sum(searched) == 1
+    assert sum(searched) <= 1

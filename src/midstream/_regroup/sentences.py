@@ -29,6 +29,7 @@ _CLOSING = "\"'”’»›)]}」』）】〕〉》〗〙〛｣＂＇］｝*_`~" 
 
 _MARKS = _STRONG + _WEAK + _CLOSING
 
+_candidate = re.compile(rf"[\n{_STRONG}{_WEAK}]").search
 # Each run is tried from its beginning only, or long runs would cost their square.
 _stop = re.compile(
     rf"(?<![{_STRONG}{_WEAK}])(?P<stops>[{_STRONG}{_WEAK}]++)"
@@ -104,8 +105,12 @@ class Sentences:
 
     def _cut(self, held: str, text: str) -> tuple[list[str], str]:
         buffer = held + text
-        if len(buffer) <= LIMIT and held and _only_prolongs(held[-1], text):
-            return [], buffer
+        if len(buffer) <= LIMIT:
+            if not _candidate(buffer, self._scan):
+                self._scan = len(buffer.rstrip())
+                return [], buffer
+            if held and _only_prolongs(held[-1], text):
+                return [], buffer
         pieces: list[str] = []
         start, scan = 0, self._scan
         # A window, so that a piece is cut the same however much came with it.
