@@ -189,7 +189,7 @@ class GrpcService:
         for action in actions:
             match action:
                 case Open():
-                    entry.status = 200
+                    pass  # grpcio sends the headers with the first message
                 case Send():
                     yield action.data
                 case Wait():

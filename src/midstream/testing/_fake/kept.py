@@ -11,10 +11,14 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from midstream.testing._fake.script import Record
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from midstream.testing._fake.script import Pen, Record
+    from midstream.testing._fake.script import Pen
+
+_STOPPED = Record(b"", "stopped")
 
 
 class KeptStream:
@@ -38,6 +42,9 @@ class KeptStream:
         """The records from byte `offset` of the body on, until the end."""
         index = at = 0
         while (record := self._get(index)) is not None:
+            if record is _STOPPED:
+                yield record
+                return
             start = max(offset - at, 0)
             index, at = index + 1, at + len(record.data)
             if start < len(record.data):
@@ -46,7 +53,7 @@ class KeptStream:
     def _get(self, index: int) -> Record | None:
         with self._lock:
             if self.stopped:
-                return None
+                return _STOPPED
             if index == len(self._records) and not self.done:
                 record = next(self._source, None)
                 self.done = record is None or record.kind == "end"

@@ -105,8 +105,12 @@ class _Show:
             return
         if self._stall is not None and self._stall.after is None:
             yield Wait(None)
+        self._entry.status = 200
         yield Open()
         for record in records:
+            if record.kind == "stopped":
+                self._ledger.end(self._entry, "stopped")
+                break
             last = self._last(record)
             if last is not None:
                 yield last

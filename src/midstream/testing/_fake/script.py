@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from midstream._errors import ServerError
 from midstream._events import (
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from midstream._events import Event, Signal
     from midstream.testing._fake.faults import Fault
 
-Kind = Literal["open", "delta", "bulk", "finish", "end", "ping", "stall", "noise"]
+Kind: TypeAlias = Literal[
+    "open", "delta", "bulk", "finish", "end", "ping", "noise", "stall", "stopped"
+]
 _BULK = 1 << 16  # bytes of one piece
 _DELTAS = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
 
@@ -45,7 +47,7 @@ class Record:
     Attributes:
         data: Its bytes.
         kind: What it is; ``"bulk"``: many deltas; ``"stall"``: nothing, and nothing
-            after it.
+            after it; ``"stopped"``: the generation was stopped.
         text: The text in it.
         tokens: How many tokens it stands for.
         deltas: How many deltas it holds.
@@ -135,13 +137,13 @@ def _written(events: Iterable[Event | Signal], pen: Pen) -> Iterator[Record]:
         new = (event.tokens or 0) if isinstance(event, _DELTAS) else 0
         tokens += new
         text = event.text if isinstance(event, TextDelta) else ""
-        *others, last = [
-            pen.dress(d, event, tokens) for d in pen.writer.write(event)
-        ] or [b""]
+        written = [pen.dress(data, event, tokens) for data in pen.writer.write(event)]
+        if not written:
+            continue
+        *others, last = written
         for data in others:  # Triton's end: the reason, then the mark
             yield Record(data, "finish")
-        if last:
-            yield Record(last, kind, text, new, int(kind == "delta"))
+        yield Record(last, kind, text, new, int(kind == "delta"))
 
 
 def _kind(event: Event | Signal) -> Kind:

@@ -256,9 +256,7 @@ class _Visit:
         name, kept = self.side.keeps(self.request), self._mind.world.kept
         if name is None or kept is None:
             return self._play(source, pen)
-        stream = kept.keep(name, source, pen)
-        ended = self._play(stream.follow(), pen)
-        return "stopped" if stream.stopped else ended
+        return self._play(kept.keep(name, source, pen).follow(), pen)
 
     def replay(self) -> Ended:
         """A kept stream, from some byte on."""
@@ -270,8 +268,7 @@ class _Visit:
         stream = kept.find(name) if kept is not None else None
         if stream is None:
             raise Refusal(404, "File Not Found")
-        ended = self._play(stream.follow(offset), stream.pen)
-        return "stopped" if stream.stopped else ended
+        return self._play(stream.follow(offset), stream.pen)
 
     def reply(self, answer: Answer) -> Ended:
         """A response that is no stream."""
@@ -318,7 +315,6 @@ class _Visit:
 
     def _play(self, source: Iterator[Record], pen: Pen) -> Ended:
         entry = self._entry
-        entry.status = 200
         media = {"Content-Type": self.side.dialect.content_type}
         chunked = self.request.version != "HTTP/1.0"
         body = Body(

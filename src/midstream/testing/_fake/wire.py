@@ -89,7 +89,8 @@ class Line:
     """
 
     def __init__(self, sock: socket.socket, stop: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):  # the client may be gone already
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
         self._stop = stop
         self._buffer = b""
