@@ -9,7 +9,7 @@ hop leads back: it is then the other server that sends us there.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
@@ -88,6 +88,8 @@ class Route:
             headers={"accept-encoding": "identity", **_lower(call.headers)},
             extensions=extensions,
         )
+        if call.content and isinstance(client, httpx.AsyncClient):
+            request.stream = AsyncContent(call.content)
         if self._left:
             for name in _SENSITIVE:
                 request.headers.pop(name, None)
@@ -110,6 +112,35 @@ class Route:
         self._left = self._left or _origin(target) != _origin(self._url)
         self._url = target
         return True
+
+
+class AsyncContent(httpx.AsyncByteStream):
+    """A request's body, as no generator: trio reports one that is cancelled midway."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __aiter__(self) -> AsyncContentIterator:
+        """From the begin, for each time it is sent."""
+        return AsyncContentIterator(self._content)
+
+
+class AsyncContentIterator:
+    """One passage over an `AsyncContent`."""
+
+    def __init__(self, content: bytes) -> None:
+        self._rest = content
+
+    def __aiter__(self) -> Self:
+        """Itself."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """All of it, once."""
+        if not self._rest:
+            raise StopAsyncIteration
+        content, self._rest = self._rest, b""
+        return content
 
 
 def _lower(headers: Any) -> dict[str, str]:
