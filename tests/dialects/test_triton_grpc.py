@@ -205,12 +205,12 @@ def test_what_an_own_model_cannot_be_told():
 
 @pytest.mark.parametrize("document", [{"n": 2, "top_k": 5}, '{"n": 2, "top_k": 5}'])
 def test_sampling_parameters_of_the_callers_own(document):
-    extra = {"sampling_parameters": document, "image": [b"png"]}
+    extra = {"sampling_parameters": document, "image": ["cG5n"]}
     _, request = Model(VLLM).ask(generation(max_tokens=9, extra=extra))
     assert request.inputs["sampling_parameters"] == [
         b'{"max_tokens":9,"n":2,"top_k":5}'
     ]
-    assert request.inputs["image"] == [b"png"]
+    assert request.inputs["image"] == [b"cG5n"]
     with pytest.raises(UsageError, match="no JSON object"):
         Model(VLLM).ask(generation(extra={"sampling_parameters": "[]"}))
 
