@@ -167,7 +167,7 @@ class Leg:
             self._framer = held
             return signals, False
         if self.fault is None and not (signals and type(signals[-1]) is End):
-            signals += self._clean(self._reader.eof())
+            self._clean(self._reader.eof(), signals)
         return signals, bool(rest)
 
     def flush(self) -> str:
@@ -186,32 +186,34 @@ class Leg:
             except WireError as error:
                 self.fault = WireError(error.words, offset=self.offset)
                 break
-            signals += self._clean(said)
-            if self.fault is not None or (signals and type(signals[-1]) is End):
+            if not self._clean(said, signals):
                 break
         return signals
 
-    def _clean(self, signals: list[Event | Signal]) -> list[Event | Signal]:
-        """The signals with whole characters, up to the end or a failure."""
-        clean: list[Event | Signal] = []
-        for signal in signals:
+    def _clean(self, said: list[Event | Signal], signals: list[Event | Signal]) -> bool:
+        """Add what was said, in whole characters; gives whether more may follow."""
+        for signal in said:
             try:
                 if type(signal) is TextDelta:
-                    clean.append(self._text(signal))
-                    if self._seam is not None and self._seam.stopped:
-                        clean += [Finish("stop", "stop", self._choice), End()]
-                        break
-                elif isinstance(signal, Failure):
+                    plain = signal.text.isascii() and signal.choice == self._choice
+                    if plain and self._seam is None and not self._decoder.pending:
+                        signals.append(signal)
+                        continue
+                    signals.append(self._text(signal))
+                    if self.stopped:
+                        signals += [Finish("stop", "stop", self._choice), End()]
+                        return False
+                elif type(signal) is Failure:
                     self.fault = signal.error
-                    break
+                    return False
                 else:
-                    clean.append(self._side(signal))
+                    signals.append(self._side(signal))
+                    if type(signal) is End:
+                        return False
             except (WireError, ResumeDiverged) as error:
                 self.fault = error
-                break
-            if type(signal) is End:
-                break
-        return clean
+                return False
+        return True
 
     def _text(self, delta: TextDelta) -> TextDelta:
         text = delta.text

@@ -1,7 +1,8 @@
 """Latency of a stream: time to first token, between chunks, between tokens.
 
-Time is taken once per network read and handed in. Intervals go into logarithmic
-buckets of two per cent, so that memory does not grow with the answer.
+Time is taken once per network read and handed in. Intervals wait in a short list and go
+into logarithmic buckets of two per cent, so that neither a read pays for a logarithm
+nor memory grows with the answer.
 """
 
 from __future__ import annotations
@@ -10,36 +11,65 @@ import math
 from collections import Counter
 
 _STEP = math.log(1.02)
+_RECENT = 256  # intervals that wait
 _LEAST = 1e-6  # seconds; below it all is zero
 
 
 class Latency:
     """Intervals in seconds, seen through their quantiles (2 % wide buckets)."""
 
-    __slots__ = ("_buckets", "count", "max", "total")
+    __slots__ = ("_buckets", "_count", "_max", "_recent", "_total")
 
     def __init__(self) -> None:
         self._buckets: Counter[int] = Counter()
-        self.count = 0
-        self.total = 0.0
-        self.max: float | None = None
+        self._recent: list[tuple[float, int]] = []
+        self._count = 0
+        self._total = 0.0
+        self._max: float | None = None
 
     def add(self, seconds: float, times: int = 1) -> None:
         """Record an interval, ``times`` times."""
-        self._buckets[int(math.log(max(seconds, _LEAST)) / _STEP)] += times
-        self.count += times
-        self.total += seconds * times
-        if self.max is None or seconds > self.max:
-            self.max = seconds
+        self._recent.append((seconds, times))
+        if len(self._recent) == _RECENT:
+            self._sort_in()
+
+    def _sort_in(self) -> None:
+        for seconds, times in self._recent:
+            self._buckets[int(math.log(max(seconds, _LEAST)) / _STEP)] += times
+            self._count += times
+            self._total += seconds * times
+        longest = max((seconds for seconds, _ in self._recent), default=None)
+        if longest is not None:
+            self._max = max(longest, self._max or 0.0)
+        self._recent.clear()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        self._sort_in()
+        return self._count
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        self._sort_in()
+        return self._total
+
+    @property
+    def max(self) -> float | None:
+        """The longest."""
+        self._sort_in()
+        return self._max
 
     def quantile(self, share: float) -> float | None:
         """The interval below which ``share`` of all lie; None when there is none."""
-        rank = share * self.count
+        self._sort_in()
+        rank = share * self._count
         for bucket in sorted(self._buckets):
             rank -= self._buckets[bucket]
-            if rank <= 0 and self.max is not None:
-                return min(math.exp(bucket * _STEP), self.max)
-        return self.max
+            if rank <= 0 and self._max is not None:
+                return min(math.exp(bucket * _STEP), self._max)
+        return self._max
 
     @property
     def mean(self) -> float | None:
@@ -136,12 +166,11 @@ class Metrics:
         self.characters += characters
         if self.ttft is None:
             self.ttft = now - (now if self._began is None else self._began)
-        if self._last is not None:
-            interval = now - self._last
-            self.icl.add(interval)
+        last, self._last = self._last, now
+        if last is not None:
+            self.icl.add(now - last)
             if tokens > 0:
-                self.itl.add(interval / tokens, tokens)
-        self._last = now
+                self.itl.add((now - last) / tokens, tokens)
 
     def tick(self, now: float) -> None:
         """Something came."""

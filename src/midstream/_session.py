@@ -356,15 +356,16 @@ class Session:
     def _fold(self, signals: list[Event | Signal], events: Events) -> None:
         """Book what came; give on what the caller sees."""
         ledger, leg = self.ledger, self._open_leg()
+        chosen = self.request.choice
         for signal in signals:
             match signal:
                 case TextDelta():
-                    if signal.choice == self.request.choice:
-                        ledger.add_text(signal, whole=not leg.pending)
-                    else:
+                    if signal.choice != chosen:
                         ledger.choice(signal.choice).add_text(signal.text)
-                    if self._skip and signal.choice == self.request.choice:
-                        signal = self._skipped(signal)  # noqa: PLW2901 - its rest
+                    else:
+                        ledger.add_text(signal, whole=not leg.pending)
+                        if self._skip:
+                            signal = self._skipped(signal)  # noqa: PLW2901 - its rest
                     if signal.text:
                         events.append(signal)
                 case ReasoningDelta() | RefusalDelta():

@@ -214,9 +214,9 @@ class Ledger:
     @property
     def finished(self) -> bool:
         """Whether every answer said that it ended, also those yet to begin."""
-        return len(self.choices) >= self._asked and all(
-            choice.finished for choice in self.choices.values()
-        )
+        if not self.main.finished or len(self.choices) < self._asked:
+            return False
+        return all(choice.finished for choice in self.choices.values())
 
     @property
     def used_up(self) -> bool:
