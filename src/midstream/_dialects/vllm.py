@@ -1,0 +1,217 @@
+"""vLLM goes on from token ids: the prompt's and the answer's, through /v1/completions.
+
+Source: vLLM 0.32 ``entrypoints/openai``, run for real. With ``return_token_ids`` each
+chunk has the ids of its tokens, those whose text is held back included; what the ledger
+keeps ends with text, so no half character is ever in the prompt (after one, vLLM would
+repeat the text of the whole prompt). The completions route has no parser for reasoning
+or tools: what needs one is refused here.
+
+Where ids are unknown, the server's tokenizer makes them of the text. It cuts the end of
+a text as it would not have been generated, so the last ids are dropped, and their text,
+which comes again, is checked. With ``stop`` strings the text lags behind the ids: they
+are cut back until they spell a begin of the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from midstream._dialects.asking import (
+    COMPLETION_NAMES,
+    bearer,
+    least_tokens,
+    merge,
+    parameters,
+    post,
+    raw_prompt,
+    rooted,
+)
+from midstream._dialects.base import Call, Continuation, join_url
+from midstream._dialects.completion_chunks import CompletionReader
+from midstream._dialects.documents import load_object
+from midstream._dialects.faults import server_error
+from midstream._dialects.openai_chat import USAGE
+from midstream._errors import ResumeUnsupported
+
+if TYPE_CHECKING:
+    from midstream._dialects.base import Flow, Generation, Received
+
+ROUTE = "/v1/completions"
+RETURNS_IDS = {"return_token_ids": True}
+_OVERLAP = 8  # ids; with four the resumed answer was identical in all trials
+_DEFAULT_LIMIT = 16  # tokens, of the completions route
+_OK = 200
+_PARSED = ("functions", "function_call", "logprobs", "tool_choice", "tools")
+"""Request fields whose answer only the chat route can shape."""
+_CHAT_ONLY = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template",
+        "chat_template_kwargs",
+        "continue_final_message",
+        "documents",
+        "echo",
+        "include_reasoning",
+        "max_completion_tokens",
+        "messages",
+        "parallel_tool_calls",
+        "reasoning_effort",
+        "top_logprobs",
+    }
+)
+_RENDERING = (
+    "add_generation_prompt",
+    "add_special_tokens",
+    "chat_template",
+    "chat_template_kwargs",
+    "continue_final_message",
+)
+"""Request fields that make the prompt of the messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmTokens:
+    """Continues an answer of one of vLLM's OpenAI routes from ids.
+
+    Attributes:
+        chat: Whether the answer is a chat's.
+    """
+
+    chat: bool
+
+    def continuation(
+        self, generation: Generation, received: Received
+    ) -> Flow[Continuation]:
+        """A completion of prompt ids and answer ids.
+
+        Raises:
+            ResumeUnsupported: The chat route's parsers are needed, or no ids can be
+                had that spell what came.
+        """
+        self._check(generation, received)
+        text = received.text
+        ids, prefix = yield from self._ids(generation, received)
+        prompt = list(received.prompt_ids)
+        if not prompt:
+            prompt = yield from self.prompt(generation)
+        again = max(received.tokens - len(ids), 0)
+        limit = yield from self._limit(generation, received)
+        body: dict[str, Any] = {
+            "prompt": [*prompt, *ids],
+            "stream": True,
+            **USAGE,
+            **RETURNS_IDS,
+            **parameters(generation.request, COMPLETION_NAMES),
+            "max_tokens": limit + again,
+        }
+        if generation.endpoint.model is not None:
+            body["model"] = generation.endpoint.model
+        extra = generation.request.extra
+        if self.chat:
+            extra = {key: extra[key] for key in extra.keys() - _CHAT_ONLY}
+        return Continuation(
+            call=post(generation, ROUTE, least_tokens(merge(body, extra), received)),
+            sent=text,
+            expect=text[len(prefix) :],
+            again=again,
+            reader=CompletionReader(),
+        )
+
+    def prompt(self, generation: Generation) -> Flow[list[int]]:
+        """The prompt's ids, as the server's template and tokenizer make them."""
+        request = generation.request
+        given = {key: request.extra[key] for key in _RENDERING if key in request.extra}
+        rendered = isinstance(request.prompt, str) or generation.endpoint.template
+        if rendered and not self.chat:
+            body = {"prompt": raw_prompt(generation), **given}
+        else:
+            messages = [message.body() for message in request.messages]
+            body = {"messages": messages, "add_generation_prompt": True, **given}
+        return (yield from self._tokenize(generation, body))
+
+    def _check(self, generation: Generation, received: Received) -> None:
+        request = generation.request
+        parsed = [key for key in _PARSED if request.extra.get(key)]
+        if self.chat and (request.tools or parsed):
+            what = ", ".join(["tools"] if request.tools else parsed)
+            raise ResumeUnsupported(f"{what}: only vLLM's chat route shapes that")
+        if received.reasoning and not received.text:
+            raise ResumeUnsupported("the reasoning is open; ids would make it text")
+
+    def _ids(
+        self, generation: Generation, received: Received
+    ) -> Flow[tuple[list[int], str]]:
+        """Ids of the answer, and the text they spell: a begin of what came."""
+        ids, stop = list(received.token_ids), generation.request.stop
+        known = len(ids) == received.tokens and -1 not in ids
+        if known and not stop:
+            return ids, received.text
+        if received.reasoning:
+            raise ResumeUnsupported("which ids are reasoning is not known")
+        tries = _OVERLAP
+        if known:
+            # What is held back is shorter than a stop string; a character may be of
+            # four tokens.
+            tries += 4 * max(map(len, stop or ()))
+        else:
+            body = {"prompt": received.text, "add_special_tokens": False}
+            ids = (yield from self._tokenize(generation, body))[:-_OVERLAP]
+        return (yield from self._spelled(generation, ids, received.text, tries))
+
+    def _spelled(
+        self, generation: Generation, ids: list[int], text: str, tries: int
+    ) -> Flow[tuple[list[int], str]]:
+        """The most of ``ids`` that spell a begin of ``text``."""
+        for size in range(len(ids), max(len(ids) - tries, 0), -1):
+            spelled = yield from self._detokenize(generation, ids[:size])
+            if text.startswith(spelled):
+                return ids[:size], spelled
+        if len(ids) > tries:
+            raise ResumeUnsupported("the ids that came do not spell the text that came")
+        return [], ""
+
+    def _limit(self, generation: Generation, received: Received) -> Flow[int]:
+        """What to ask for at most: without a limit, completions end after 16 tokens."""
+        if received.left is not None:
+            return received.left
+        if not self.chat:
+            return max(_DEFAULT_LIMIT - received.tokens, 1)
+        memory = generation.memory
+        if "max_model_len" not in memory:
+            url = join_url(generation.endpoint.base_url or "", "/v1/models")
+            call = Call(url=url, method="GET", secrets=bearer(generation))
+            listed = yield from _asked(call)
+            lengths = [m.get("max_model_len") for m in listed.get("data") or ()]
+            memory["max_model_len"] = next(filter(None, lengths), None)
+        if memory["max_model_len"] is None:
+            raise ResumeUnsupported("the server does not tell how much room it has")
+        # More than the room that is left is cut to it.
+        return int(memory["max_model_len"])
+
+    def _tokenize(
+        self, generation: Generation, body: dict[str, Any]
+    ) -> Flow[list[int]]:
+        return list((yield from self._ask(generation, "/tokenize", body))["tokens"])
+
+    def _detokenize(self, generation: Generation, ids: list[int]) -> Flow[str]:
+        said = yield from self._ask(generation, "/detokenize", {"tokens": ids})
+        return str(said["prompt"])
+
+    def _ask(
+        self, generation: Generation, route: str, body: dict[str, Any]
+    ) -> Flow[dict[str, Any]]:
+        """One of the tokenizer's routes, which stand beside ``/v1``."""
+        model = generation.endpoint.model
+        named = body if model is None else {"model": model, **body}
+        return (yield from _asked(post(rooted(generation), route, named)))
+
+
+def _asked(call: Call) -> Flow[dict[str, Any]]:
+    reply = yield call
+    if reply.status == _OK:
+        return load_object(reply.content)
+    error = server_error(reply.content, status=reply.status, headers=reply.headers)
+    if error.retryable:
+        raise error
+    raise ResumeUnsupported(f"{call.url}: {error}")
