@@ -151,6 +151,29 @@ def test_the_budget_shrinks_by_what_came_in_every_channel():
     assert ledger_of(("a", 11, ())).left is None
 
 
+def test_the_budget_is_used_up_when_the_only_answer_has_it_all():
+    assert ledger_of(("a", 10, ()), limit=10).used_up
+    assert not ledger_of(("a", 9, ()), limit=10).used_up
+    assert not ledger_of(("a", 10, ())).used_up
+    assert not Ledger(0, None).used_up
+
+
+def test_other_answers_may_still_have_tokens_to_come():
+    two = Ledger(0, 1, choices=2)
+    two.add_text(TextDelta("a"), whole=True)
+    assert not two.used_up
+    unasked = ledger_of(("a", 1, ()), limit=1)
+    unasked.choice(1).add_text("b")
+    assert not unasked.used_up
+
+
+def test_tokens_of_other_answers_are_not_of_the_budget():
+    ledger = Ledger(0, 5, choices=2)
+    ledger.add_side(ReasoningDelta("hm", choice=1))
+    ledger.add_tool(ToolCallDelta(0, "c", "f", choice=1))
+    assert (ledger.tokens, ledger.left) == (0, 5)
+
+
 # -- usage -----------------------------------------------------------------------------
 
 

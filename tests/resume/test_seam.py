@@ -40,7 +40,10 @@ def every_way(make, continuation):
         for pieces in [
             [continuation],
             list(continuation),
-            *([continuation[:at], continuation[at:]] for at in range(len(continuation))),
+            *(
+                [continuation[:at], continuation[at:]]
+                for at in range(len(continuation))
+            ),
         ]
     }
     [result] = results
