@@ -49,6 +49,7 @@ class Leg:
     """
 
     __slots__ = (
+        "_again",
         "_began_at",
         "_choice",
         "_decoder",
@@ -83,11 +84,13 @@ class Leg:
         self._sides: dict[tuple[int, str], Utf8Decoder] = {}
         self._seam: Seam | None = None
         self._held: list[TextDelta] = []
+        self._again = 0
 
     def join(self, continuation: Continuation, text: str) -> None:
         """What comes is joined to ``text``, which was delivered before."""
         if continuation.reader is not None:
             self._reader = continuation.reader
+        self._again = continuation.again
         seam = Seam(continuation, text, self.generation.request.stop or ())
         self._seam = seam if seam.open else None
 
@@ -234,6 +237,10 @@ class Leg:
             self._held.append(delta)
             return TextDelta("", delta.choice, 0)
         held, self._held = self._held, []
+        again, self._again = self._again, 0
+        if again:
+            # Where ids run ahead of their text, new ones came with the old text.
+            return _merged([*held, delta], new, without=again)
         if len(new) > len(delta.text) or not any(one.text for one in held):
             return _merged([*held, delta], new)  # it was no repetition
         return replace(delta, text=new)
@@ -261,8 +268,9 @@ class Leg:
         return decoder.decode(text)
 
 
-def _merged(deltas: list[TextDelta], text: str) -> TextDelta:
-    """Deltas that waited for each other as one."""
+def _merged(deltas: list[TextDelta], text: str, *, without: int = 0) -> TextDelta:
+    """Deltas that waited for each other as one, without the first tokens."""
     tokens = sum(1 if one.tokens is None else one.tokens for one in deltas)
-    ids = tuple(id_ for one in deltas for id_ in one.token_ids)
+    tokens = max(tokens - without, 0)
+    ids = tuple(id_ for one in deltas for id_ in one.token_ids)[without:]
     return TextDelta(text, deltas[-1].choice, tokens, ids, deltas[-1].logprobs)

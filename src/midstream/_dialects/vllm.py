@@ -15,7 +15,7 @@ are cut back until they spell a begin of the text.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midstream._dialects.asking import (
     COMPLETION_NAMES,
@@ -70,6 +70,13 @@ _RENDERING = (
 """Request fields that make the prompt of the messages."""
 
 
+class _Kept(NamedTuple):
+    """Ids of the answer, and the text they spell: a begin of what came."""
+
+    ids: list[int]
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmTokens:
     """Continues an answer of one of vLLM's OpenAI routes from ids.
@@ -90,15 +97,19 @@ class VllmTokens:
                 had that spell what came.
         """
         self._check(generation, received)
-        text = received.text
-        ids, prefix = yield from self._ids(generation, received)
-        prompt = list(received.prompt_ids)
-        if not prompt:
+        text, ids = received.text, list(received.token_ids)
+        known = len(ids) == received.tokens and -1 not in ids
+        if known and received.prompt_ids:
+            prompt = list(received.prompt_ids)
+        else:
             prompt = yield from self.prompt(generation)
-        again = max(received.tokens - len(ids), 0)
+        if not known:
+            ids = yield from self._of_text(generation, received)
+        kept = yield from self._kept(generation, received, ids, known=known)
+        again = len(ids) - len(kept.ids)
         limit = yield from self._limit(generation, received)
         body: dict[str, Any] = {
-            "prompt": [*prompt, *ids],
+            "prompt": [*prompt, *kept.ids],
             "stream": True,
             **USAGE,
             **RETURNS_IDS,
@@ -112,8 +123,8 @@ class VllmTokens:
             extra = {key: extra[key] for key in extra.keys() - _CHAT_ONLY}
         return Continuation(
             call=post(generation, ROUTE, least_tokens(merge(body, extra), received)),
-            sent=text,
-            expect=text[len(prefix) :],
+            sent=kept.text,
+            expect=text[len(kept.text) :],
             again=again,
             reader=CompletionReader(),
         )
@@ -139,37 +150,38 @@ class VllmTokens:
         if received.reasoning and not received.text:
             raise ResumeUnsupported("the reasoning is open; ids would make it text")
 
-    def _ids(
-        self, generation: Generation, received: Received
-    ) -> Flow[tuple[list[int], str]]:
-        """Ids of the answer, and the text they spell: a begin of what came."""
-        ids, stop = list(received.token_ids), generation.request.stop
-        known = len(ids) == received.tokens and -1 not in ids
-        if known and not stop:
-            return ids, received.text
+    def _of_text(self, generation: Generation, received: Received) -> Flow[list[int]]:
+        """The ids of what came, as the tokenizer makes them of the text."""
         if received.reasoning:
-            raise ResumeUnsupported("which ids are reasoning is not known")
-        tries = _OVERLAP
-        if known:
-            # What is held back is shorter than a stop string; a character may be of
-            # four tokens.
-            tries += 4 * max(map(len, stop or ()))
-        else:
-            body = {"prompt": received.text, "add_special_tokens": False}
-            ids = (yield from self._tokenize(generation, body))[:-_OVERLAP]
-        return (yield from self._spelled(generation, ids, received.text, tries))
+            raise ResumeUnsupported("the ids of the reasoning are not known")
+        body = {"prompt": received.text, "add_special_tokens": False}
+        return (yield from self._tokenize(generation, body))
 
-    def _spelled(
-        self, generation: Generation, ids: list[int], text: str, tries: int
-    ) -> Flow[tuple[list[int], str]]:
-        """The most of ``ids`` that spell a begin of ``text``."""
-        for size in range(len(ids), max(len(ids) - tries, 0), -1):
+    def _kept(
+        self,
+        generation: Generation,
+        received: Received,
+        ids: list[int],
+        *,
+        known: bool,
+    ) -> Flow[_Kept]:
+        """The most of ``ids`` that can be trusted, and the text they spell."""
+        text, stop = received.text, generation.request.stop
+        if known and not stop:
+            return _Kept(ids, text)
+        if received.reasoning:
+            raise ResumeUnsupported("which of the ids are reasoning is not known")
+        most = len(ids) if known else len(ids) - _OVERLAP
+        # What is held back is shorter than a stop string, and no character is of more
+        # than four tokens.
+        least = most - 4 * max(map(len, stop or ("",))) - 4
+        for size in range(most, max(least, 0), -1):
             spelled = yield from self._detokenize(generation, ids[:size])
             if text.startswith(spelled):
-                return ids[:size], spelled
-        if len(ids) > tries:
+                return _Kept(ids[:size], spelled)
+        if least > 0:
             raise ResumeUnsupported("the ids that came do not spell the text that came")
-        return [], ""
+        return _Kept([], "")
 
     def _limit(self, generation: Generation, received: Received) -> Flow[int]:
         """What to ask for at most: without a limit, completions end after 16 tokens."""

@@ -17,6 +17,7 @@ from midstream._dialects.base import Received
 from midstream._events import Finish, ReasoningDelta, ToolCall, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from midstream._events import (
@@ -243,13 +244,19 @@ class Ledger:
         if delta.token_ids:
             self._add_ids(text, tokens, delta.token_ids)
         if text and whole:
-            self.tokens += tokens + self._open_tokens
-            self._open_tokens = 0
-            if self._open_ids:
-                self._ids.extend(self._open_ids)
-                self._open_ids.clear()
+            self.tokens += tokens
+            if self._open_tokens or self._open_ids:
+                self._settle()
         else:
             self._open_tokens += tokens
+
+    def _settle(self, ids: Sequence[int] = ()) -> None:
+        """What was open has come, and ``ids`` after it."""
+        self.tokens += self._open_tokens
+        self._open_tokens = 0
+        if self._open_ids or ids:
+            self._ids.extend((*self._open_ids, *ids))
+            self._open_ids.clear()
 
     def _add_ids(self, text: str, tokens: int, ids: tuple[int, ...]) -> None:
         missing = tokens - len(ids)
@@ -264,6 +271,8 @@ class Ledger:
         choice = self.choice(delta.choice)
         if isinstance(delta, ReasoningDelta):
             choice.add_reasoning(delta.text)
+            if choice is self.main and delta.token_ids:
+                self._settle(delta.token_ids)
         else:
             choice.add_refusal(delta.text)
         self._count(delta)
@@ -281,7 +290,8 @@ class Ledger:
         """The server named its response."""
         self.response_id = started.id or self.response_id
         self.model = started.model or self.model
-        self.prompt_ids = started.prompt_ids or self.prompt_ids
+        # A later connection's prompt holds what had come before it.
+        self.prompt_ids = self.prompt_ids or started.prompt_ids
 
     def forget_ids(self) -> None:
         """Another server goes on: its tokens are not these."""

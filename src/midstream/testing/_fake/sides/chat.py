@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from midstream._dialects.openai_chat import usage_document
+from midstream._dialects.openai_chunks import usage_document
 from midstream._events import (
     Finish,
     ReasoningDelta,
