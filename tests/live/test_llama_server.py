@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -216,22 +221,88 @@ def test_gemma_writes_japanese(http, gemma_url):
     assert any("ぁ" <= letter <= "龯" for letter in answer.json()["content"])
 
 
-def test_program_serves_until_its_input_ends(monkeypatch, capfd):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    main(["smollm2", "--until-eof", "--context=512", "--slots=1"])
-    assert "midstream: llama.cpp listens on http://127.0.0.1:" in capfd.readouterr().out
+@pytest.fixture
+def played(monkeypatch):
+    """A stand-in for the binding, which keeps what it was told; ending is an exit."""
+    told = SimpleNamespace(
+        model=SimpleNamespace(),
+        cpuparams=SimpleNamespace(),
+        cpuparams_batch=SimpleNamespace(),
+    )
+    binding = SimpleNamespace(
+        CommonParams=lambda: told,
+        Server=lambda _: SimpleNamespace(listening_address="http://127.0.0.1:1"),
+    )
+    monkeypatch.setitem(sys.modules, "xllamacpp", binding)
+    monkeypatch.setattr(module.os, "_exit", sys.exit)
+    return told
 
 
-def test_program_serves_until_it_is_interrupted(monkeypatch, capfd):
+def test_program_serves_until_its_input_ends(monkeypatch, capsys, played):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("ignored"))
+    monkeypatch.setenv("LLAMA_API_KEY", "secret")
+    words = ["--until-eof", "--context=512", "--slots=3", "--swa-full", "--metrics"]
+    with pytest.raises(SystemExit) as ended:
+        main(["smollm2", *words, "--alias=tiny", "--threads=2", "--port=80"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert out == "midstream: llama.cpp listens on http://127.0.0.1:1\n"
+    assert played.model.path == str(find_model("smollm2"))
+    assert (played.n_ctx, played.n_parallel, played.port) == (1536, 3, 80)
+    assert played.swa_full
+    assert played.endpoint_metrics
+    assert played.hostnames == ["127.0.0.1"]
+    assert played.model_alias == ["tiny"]
+    assert played.api_keys == ["secret"]
+    assert played.cpuparams.__dict__ == {"n_threads": 2, "poll": 0}
+    assert played.cpuparams_batch.__dict__ == {"n_threads": 2, "poll": 0}
+
+
+def test_program_serves_until_it_is_interrupted(monkeypatch, played):
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_until_interrupted", interrupted)
-    monkeypatch.setenv("LLAMA_API_KEY", "secret")
-    main(["smollm2", "--context=512", "--slots=1"])
-    assert "listens on" in capfd.readouterr().out
+    monkeypatch.setattr(signal, "pause", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["smollm2"])
+    assert ended.value.code == 0
+
+
+def test_the_child_leaves_when_its_parent_is_gone():
+    code = """if True:
+        from midstream.testing.llama import LlamaServer
+        server = LlamaServer("smollm2", context=512)
+        server.start()
+        print(server.pid, flush=True)
+        input()
+    """
+    command = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as parent:
+        child = int(parent.stdout.readline())
+        parent.kill()
+    until = time.monotonic() + 30
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < until:
+            os.kill(child, 0)
+            # An orphan that ended stays a zombie until process 1 has noticed.
+            if Path(f"/proc/{child}/stat").read_text().split(")")[1].split()[0] == "Z":
+                return
+        pytest.fail("the server outlived its parent")
 
 
 def test_program_says_what_is_wrong():
     with pytest.raises(SystemExit, match="neither a file nor a known model"):
         main(["no-such-model"])
+
+
+@pytest.mark.parametrize(
+    ("missing", "hint"),
+    [("libgomp.so.1: no such file", "libgomp1"), ("x", "loaded: x")],
+)
+def test_program_says_which_library_is_missing(monkeypatch, tmp_path, missing, hint):
+    (tmp_path / "xllamacpp.py").write_text(f"raise ImportError({missing!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    with pytest.raises(SystemExit, match=hint):
+        main(["smollm2"])

@@ -322,8 +322,9 @@ def main(words: Sequence[str] | None = None) -> None:
             _until_interrupted()
     except KeyboardInterrupt:
         pass
-    # Dropping the last reference ends the server's threads.
-    del server
+    # No ordinary exit: the binding's destructor waits for the server's main loop to
+    # end, and if that has not begun yet, it waits for ever.
+    os._exit(0)
 
 
 def _until_interrupted() -> None:
@@ -333,7 +334,12 @@ def _until_interrupted() -> None:
 
 
 def _serve(path: Path, options: argparse.Namespace) -> _Server:
-    import xllamacpp  # noqa: PLC0415 - the extra `local`, wanted in the child alone
+    try:
+        import xllamacpp  # noqa: PLC0415 - the extra `local`, wanted in the child alone
+    except ImportError as error:
+        # The wheel brings all it needs but OpenMP's library.
+        hint = " (Debian: apt-get install libgomp1)" if "libgomp" in str(error) else ""
+        raise SystemExit(f"xllamacpp cannot be loaded: {error}{hint}") from error
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
