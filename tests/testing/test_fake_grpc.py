@@ -350,3 +350,17 @@ def test_the_address():
         assert server.endpoint("triton-grpc", "llm") == (
             "triton-grpc:llm@" + server.url("triton-grpc")
         )
+
+
+def test_a_call_that_is_over_before_it_begins():
+    """A client may be gone before the handler runs: its callback never comes."""
+
+    class Gone:
+        def add_callback(self, callback):
+            return False
+
+    with FakeServer(TEXT) as server:
+        service = server._grpc_service()
+        entry = server._ledger.add(dialect="triton-grpc", method="RPC", path="")
+        assert service._watch(entry, Gone()).is_set()
+        assert entry.hung_up

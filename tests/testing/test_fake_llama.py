@@ -4,8 +4,19 @@ import json
 
 import pytest
 
+from midstream._dialects import find
 from midstream._events import TextDelta
-from midstream.testing import Chunking, Cut, FakeServer, Pings, Slow, Status
+from midstream.testing import (
+    Chunking,
+    Cut,
+    ErrorEvent,
+    FakeServer,
+    Pings,
+    Slow,
+    Status,
+)
+from midstream.testing._fake.kept import KeptStream
+from midstream.testing._fake.script import Pen, Record
 
 TEXT = "Hello, world. 日本語 👩‍👩‍👧 done."
 KEEP = ["X-Conversation-Id: a b"]
@@ -288,3 +299,20 @@ def test_other_routes(talk):
             assert heard.status == 200
             assert "Server: llama.cpp" in heard.head
         assert talk(server).text("llama.cpp") == server.text
+
+
+def test_a_kept_stream_that_failed_stays_failed(talk):
+    with FakeServer(TEXT, faults=[ErrorEvent("boom", after=1)]) as server:
+        whole = talk(server).ask("llama.cpp", headers=KEEP).body
+        assert b"boom" in whole
+        assert replay(talk, server, "llama.cpp", 0).body == whole
+        assert replay(talk, server, "llama.cpp", len(whole)).body == b""
+
+
+def test_a_stopped_stream_says_so_once():
+    pen = Pen(writer=find("llama.cpp").writer())
+    stream = KeptStream(iter([Record(b"a", "delta"), Record(b"b", "delta")]), pen)
+    followed = stream.follow()
+    assert next(followed).data == b"a"
+    stream.stopped = True
+    assert [record.kind for record in followed] == ["stopped"]

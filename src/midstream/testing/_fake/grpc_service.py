@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from midstream._dialects.protobuf import extra
 from midstream.testing._fake.faults import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SIDES: tuple[GrpcSide, ...] = (TritonSide(),)
 _THREADS = 32  # streams at a time
+_SETTLE = 0.05  # seconds: gRPC clients drop messages that they had not read at a cut
 _CODES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -198,13 +199,15 @@ class GrpcService:
                 case End():
                     if action.size:
                         yield action.record[: action.size]
-                    return
                 case Tear():
                     if cut is not None and cut.refuse_for:
                         self._mind.refuse(cut.refuse_for)
+                    over.wait(_SETTLE)
                     mark = MARKS["rst" if action.how == "rst" else "fin"]
                     yield action.record[: action.size] + mark
                     over.wait()
+                case _:
+                    assert_never(action)
 
     def _abort(self, entry: Recorded, context: Any, status: Status) -> None:
         """End the call with a status; does not return."""

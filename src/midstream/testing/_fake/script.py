@@ -154,8 +154,6 @@ def _kind(event: Event | Signal) -> Kind:
             return "finish"
         case End():
             return "end"
-        case Failure():
-            return "noise"
         case _:
             return "delta"
 

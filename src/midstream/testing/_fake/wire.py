@@ -126,15 +126,6 @@ class Line:
         except OSError:
             raise self._why() from None
 
-    def check(self) -> None:
-        """Notice whether the client is gone.
-
-        Raises:
-            HungUp: It is.
-            Closing: The server closes.
-        """
-        self.wait(0)
-
     def wait(self, seconds: float | None) -> None:
         """Wait so long; for ever when None.
 
