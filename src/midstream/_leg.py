@@ -231,19 +231,26 @@ class Leg:
     def _join(self, seam: Seam, delta: TextDelta) -> TextDelta:
         """What of it is new; tokens that only repeat do not count once more."""
         repeating, new = seam.repeating, seam.feed(delta.text)
-        if not seam.open and not seam.stopped:
-            self._seam = None
         if repeating and not new:
             self._held.append(delta)
             return TextDelta("", delta.choice, 0)
         held, self._held = self._held, []
-        again, self._again = self._again, 0
-        if again:
+        if self._again:
             # Where ids run ahead of their text, new ones came with the old text.
-            return _merged([*held, delta], new, without=again)
-        if len(new) > len(delta.text) or not any(one.text for one in held):
-            return _merged([*held, delta], new)  # it was no repetition
-        return replace(delta, text=new)
+            joined = self._without_repeated(_merged([*held, delta], new))
+        elif len(new) > len(delta.text) or not any(one.text for one in held):
+            joined = _merged([*held, delta], new)  # it was no repetition
+        else:
+            joined = replace(delta, text=new)
+        if not seam.open and not seam.stopped and not self._again:
+            self._seam = None
+        return joined
+
+    def _without_repeated(self, delta: TextDelta) -> TextDelta:
+        tokens = 1 if delta.tokens is None else delta.tokens
+        gone = min(self._again, tokens)
+        self._again -= gone
+        return replace(delta, tokens=tokens - gone, token_ids=delta.token_ids[gone:])
 
     def _side(self, signal: Event | Signal) -> Event | Signal:
         """Text of the other channels."""
@@ -268,9 +275,8 @@ class Leg:
         return decoder.decode(text)
 
 
-def _merged(deltas: list[TextDelta], text: str, *, without: int = 0) -> TextDelta:
-    """Deltas that waited for each other as one, without the first tokens."""
+def _merged(deltas: list[TextDelta], text: str) -> TextDelta:
+    """Deltas that waited for each other as one."""
     tokens = sum(1 if one.tokens is None else one.tokens for one in deltas)
-    tokens = max(tokens - without, 0)
-    ids = tuple(id_ for one in deltas for id_ in one.token_ids)[without:]
+    ids = tuple(id_ for one in deltas for id_ in one.token_ids)
     return TextDelta(text, deltas[-1].choice, tokens, ids, deltas[-1].logprobs)
