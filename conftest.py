@@ -14,7 +14,6 @@ import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-import midstream
 from midstream import client as client_module
 from midstream.testing import FakeServer
 

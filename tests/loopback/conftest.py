@@ -136,4 +136,11 @@ def async_colour(request):
 
 @pytest.fixture(params=sorted(midstream.dialects()))
 def dialect(request):
+    """Every dialect."""
+    return request.param
+
+
+@pytest.fixture(params=["openai", "llama.cpp", "ollama", "triton-grpc"])
+def family(request):
+    """One dialect for each kind of line: what leaves and waits is not the dialect."""
     return request.param

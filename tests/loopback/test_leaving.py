@@ -49,11 +49,11 @@ def test_three_limits_that_can_be_told_apart(colour, name):
         assert bool(seen.joined) == (kind != "first_token")
 
 
-def test_a_half_open_line_is_resumed(colour, dialect):
+def test_a_half_open_line_is_resumed(colour, family):
     resume = Resume(approximate=True, backoff=midstream.Backoff(initial=0))
     client = {"resume": resume, "timeouts": Timeouts(idle=0.3, first_token=5)}
     with FakeServer(TEXT, faults=[Stall(after=2)]) as server:
-        seen = colour(server.endpoint(dialect), client=client)
+        seen = colour(server.endpoint(family), client=client)
     assert seen.error is None
     assert seen.joined == TEXT
     assert "idle" in seen.stream.resumes[0].reason
@@ -84,12 +84,12 @@ def test_pings_between_tokens_do_no_harm(colour):
 
 
 @pytest.mark.parametrize("by", [None, Words, Sentences])
-def test_twenty_breaks(colour, dialect, by):
+def test_twenty_breaks(colour, family, by):
     faults = [Stall(after=3)] * 20
     with FakeServer(TEXT, faults=faults, replay=False) as server:
         for nth in range(20):
             seen = colour(
-                server.endpoint(dialect),
+                server.endpoint(family),
                 take=1,
                 by=Words(max_wait=0.01) if by is not None else None,
             )
@@ -107,9 +107,9 @@ def test_a_stream_keeps_its_client_alive():
         stream._owner.close()
 
 
-def test_an_exception_in_the_loop_is_the_callers_own(colour, dialect):
+def test_an_exception_in_the_loop_is_the_callers_own(colour, family):
     with FakeServer(TEXT, faults=[Stall(after=3)], replay=False) as server:
-        seen = colour(server.endpoint(dialect), loop_error=ZeroDivisionError("mine"))
+        seen = colour(server.endpoint(family), loop_error=ZeroDivisionError("mine"))
         server.wait_for_hangup()
     assert isinstance(seen.error, ZeroDivisionError)
 
@@ -121,10 +121,10 @@ def test_leaving_stops_a_generation_that_the_server_keeps(colour):
         assert entry.query["conv_id"] == server.streams[0].headers["x-conversation-id"]
 
 
-def test_closing_twice_and_after_the_end(dialect):
+def test_closing_twice_and_after_the_end(family):
     with (
         FakeServer("one two") as server,
-        midstream.Client(server.endpoint(dialect)) as client,
+        midstream.Client(server.endpoint(family)) as client,
     ):
         with client.stream("hi") as stream:
             stream.read()
@@ -134,10 +134,10 @@ def test_closing_twice_and_after_the_end(dialect):
         assert list(stream) == []
 
 
-def test_closing_from_another_thread_ends_a_pending_read(dialect):
+def test_closing_from_another_thread_ends_a_pending_read(family):
     with (
         FakeServer(TEXT, faults=[Stall(after=2)], replay=False) as server,
-        midstream.Client(server.endpoint(dialect)) as client,
+        midstream.Client(server.endpoint(family)) as client,
         client.stream("hi") as stream,
     ):
         closer = threading.Thread(
@@ -151,10 +151,10 @@ def test_closing_from_another_thread_ends_a_pending_read(dialect):
         server.wait_for_hangup()
 
 
-def test_closing_from_another_task_ends_a_pending_read(async_colour, dialect):
+def test_closing_from_another_task_ends_a_pending_read(async_colour, family):
     async def main(server):
         async with (
-            midstream.AsyncClient(server.endpoint(dialect)) as client,
+            midstream.AsyncClient(server.endpoint(family)) as client,
             client.stream("hi") as stream,
             anyio.create_task_group() as tasks,
         ):
@@ -172,9 +172,9 @@ def test_closing_from_another_task_ends_a_pending_read(async_colour, dialect):
     assert not stream.complete
 
 
-def test_cancelling_while_the_headers_are_awaited(async_colour, dialect):
+def test_cancelling_while_the_headers_are_awaited(async_colour, family):
     async def main(server):
-        async with midstream.AsyncClient(server.endpoint(dialect)) as client:
+        async with midstream.AsyncClient(server.endpoint(family)) as client:
             began = time.monotonic()
             with anyio.move_on_after(0.2) as scope:
                 async with client.stream("hi") as stream:
@@ -187,9 +187,9 @@ def test_cancelling_while_the_headers_are_awaited(async_colour, dialect):
         server.wait_for_hangup()
 
 
-def test_each_step_may_run_in_a_task_of_its_own(async_colour, dialect):
+def test_each_step_may_run_in_a_task_of_its_own(async_colour, family):
     async def main(server):
-        async with midstream.AsyncClient(server.endpoint(dialect)) as client:
+        async with midstream.AsyncClient(server.endpoint(family)) as client:
             stream = client.stream("hi")
             pieces = []
 
