@@ -1,7 +1,7 @@
 """The toy model: the same seed the same tokens, and a tokenizer that agrees with it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream._events import Finish, ReasoningDelta, TextDelta
@@ -10,12 +10,14 @@ from midstream.testing._fake.model import ToyModel, pieces_of
 from midstream.testing._fake.places import Places
 from midstream.testing._fake.voice import Manner, speak
 
+patient = settings(deadline=None)  # how busy the machine is, is not the subject
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 splits = st.sampled_from(["text", "bytes"])
 WHOLE = Manner(whole=True, ids=True, finish=lambda why: Finish(why, why))
 RAW = Manner(whole=False, ids=False, finish=lambda why: Finish(why, why))
 
 
+@patient
 @given(texts, splits, st.integers(0, 5))
 def test_pieces_are_the_text(text, split, seed):
     pieces = pieces_of(text, split, seed)
@@ -24,6 +26,7 @@ def test_pieces_are_the_text(text, split, seed):
     assert all(pieces)
 
 
+@patient
 @given(texts, splits)
 def test_tokenize_and_back(text, split):
     model = ToyModel(pieces_of("An answer. 日本語", split, 0))
@@ -31,6 +34,7 @@ def test_tokenize_and_back(text, split):
     assert model.detokenize([1, *model.tokenize(b"abc"), 2]) == b"abc"
 
 
+@patient
 @given(texts, splits)
 def test_the_answers_runs_have_the_answers_tokens(text, split):
     model = ToyModel(pieces_of(text, split, 0))
@@ -47,6 +51,7 @@ def test_a_run_may_be_a_later_one():
     assert model.tokenize(b"x") == [3 + ord("x")]
 
 
+@patient
 @given(texts, splits, st.data())
 def test_every_prefix_leaves_the_rest(text, split, data):
     model = ToyModel(pieces_of(text, split, 1))
@@ -67,6 +72,7 @@ def test_reasoning_that_is_not_the_models():
     assert model.rest(b"c") == []
 
 
+@patient
 @given(
     texts,
     splits,
@@ -89,6 +95,7 @@ def test_what_is_said_is_a_begin_of_the_answer(text, split, stop, limit):
         assert len(ends) == 1
 
 
+@patient
 @given(texts, st.text(min_size=1, max_size=8), st.data())
 def test_a_continued_prompt_is_found_again(answer, prompt, data):
     model = ToyModel(pieces_of(answer, "text", 3))

@@ -614,3 +614,11 @@ def test_ollamas_other_routes(talk):
     with FakeServer() as server:
         assert "version" in talk(server).get("ollama", "/api/version").json
         assert talk(server).get("ollama", "/api/tags").json["models"]
+
+
+def test_public_classes_say_that_they_are_of_this_module():
+    names = midstream.testing.__all__
+    classes = [getattr(midstream.testing, name) for name in names]
+    modules = {cls.__module__ for cls in classes if isinstance(cls, type)}
+    assert modules == {"midstream.testing"}
+    assert all(cls.__doc__ for cls in classes if isinstance(cls, type))

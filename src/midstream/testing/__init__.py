@@ -2,7 +2,8 @@
 
 `FakeServer` plays a model whose answer is known, in every dialect, on a real port; a
 list of faults says how each of its streams breaks. The pytest fixture
-``midstream_server`` makes them and closes them.
+``midstream_server`` makes them and closes them. `Cutter` stands between a client and a
+real server, and cuts what passes.
 """
 
 from midstream.testing._fake.faults import (
@@ -23,11 +24,15 @@ from midstream.testing._fake.faults import (
 )
 from midstream.testing._fake.ledger import Recorded
 from midstream.testing._fake.server import FakeServer
+from midstream.testing.cutter import CutAt, CutMade, Cutter
 
 __all__ = [
     "ByteOrderMark",
     "Chunking",
     "Cut",
+    "CutAt",
+    "CutMade",
+    "Cutter",
     "ErrorEvent",
     "FakeServer",
     "Fault",
@@ -42,3 +47,9 @@ __all__ = [
     "Status",
     "StayOpen",
 ]
+
+for _name in __all__:
+    _value = globals()[_name]
+    if isinstance(_value, type):
+        _value.__module__ = __name__  # where users find it
+del _name, _value
