@@ -245,8 +245,8 @@ class ChatWriter:
                 return []
             case Failure():
                 broken = event.error.type if event.error.type in _BROKEN else "ERROR"
-                delta = {"finish_reason": broken, "error": event.error.message}
-                return [named_event("message-end", delta=delta)]
+                failed = {"finish_reason": broken, "error": event.error.message}
+                return [named_event("message-end", delta=failed)]
             case End():
                 return self._end()
             case _:

@@ -7,6 +7,7 @@ depends on the connection that began it, and no thread runs for it.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from midstream.testing._fake.script import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from midstream.testing._fake.script import Pen
 
@@ -49,6 +50,12 @@ class KeptStream:
             index, at = index + 1, at + len(record.data)
             if start < len(record.data):
                 yield replace(record, data=record.data[start:]) if start else record
+
+    def size_while(self, early: Callable[[bytes], bool]) -> int:
+        """Bytes of the records at the begin, of those made, that are `early`."""
+        with self._lock:
+            begin = itertools.takewhile(early, (r.data for r in self._records))
+            return sum(map(len, begin))
 
     def _get(self, index: int) -> Record | None:
         with self._lock:

@@ -70,12 +70,14 @@ class Pen:
             the event, and the tokens so far.
         unmarked: The end record without its end marker; None when nothing is left.
         ping: The server's keep-alive.
+        kept: The name under which the server keeps the stream, if it gave it one.
     """
 
     writer: Writer
     dress: Callable[[bytes, Event | Signal, int], bytes] = lambda data, *_: data
     unmarked: Callable[[bytes], bytes | None] = lambda _: None
     ping: bytes = b""
+    kept: str | None = None
 
 
 def records(
@@ -141,8 +143,8 @@ def _written(events: Iterable[Event | Signal], pen: Pen) -> Iterator[Record]:
         if not written:
             continue
         *others, last = written
-        for data in others:  # Triton's end: the reason, then the mark
-            yield Record(data, "finish")
+        for data in others:  # the begin of a delta's block; the reason before the mark
+            yield Record(data, "finish" if kind == "end" else "open")
         yield Record(last, kind, text, new, int(kind == "delta"))
 
 

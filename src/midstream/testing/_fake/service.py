@@ -19,7 +19,7 @@ from midstream.testing._fake.play import play
 from midstream.testing._fake.script import records, repeated
 from midstream.testing._fake.sides import HTTP_SIDES
 from midstream.testing._fake.sides.base import Answer, World, document
-from midstream.testing._fake.sides.llama import KEPT_ROUTE, replayed
+from midstream.testing._fake.sides.llama import KEPT_ROUTE
 from midstream.testing._fake.voice import speak
 from midstream.testing._fake.wire import BadHttp, Closing, HungUp, head
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from midstream.testing._fake.asked import Asked
     from midstream.testing._fake.faults import Fault, FaultRule, Faults
     from midstream.testing._fake.habits import Habits
+    from midstream.testing._fake.kept import KeptStream
     from midstream.testing._fake.ledger import Ended, Ledger, Recorded
     from midstream.testing._fake.places import Places
     from midstream.testing._fake.script import Pen, Record
@@ -209,14 +210,14 @@ class Service:
             return visit.fail(self._routes[request.path])
         if request.method == "POST" and request.path in visit.side.routes:
             return visit.generate()
-        kept = self._mind.world.kept is not None
-        if kept and (request.method, request.path) == ("GET", KEPT_ROUTE):
-            return visit.replay()
         asked = request
         if request.method == "HEAD":
             asked = replace(request, method="GET")
         sides = [visit.side, *self._sides]
         for side in sides:
+            kept = side.replayed(request, self._mind.world)
+            if kept is not None:
+                return visit.replay(*kept)
             answer = side.other(asked, self._mind.world)
             if answer is not None:
                 return visit.reply(answer)
@@ -253,21 +254,17 @@ class _Visit:
             return self.reply(document(self.side.complete(list(events))))
         pen = self.side.pen(body)
         source = self._mind.body(events, pen, self._entry)
-        name, kept = self.side.keeps(self.request), self._mind.world.kept
+        name, kept = pen.kept or self.side.keeps(self.request), self._mind.world.kept
         if name is None or kept is None:
             return self._play(source, pen)
         return self._play(kept.keep(name, source, pen).follow(), pen)
 
-    def replay(self) -> Ended:
+    def replay(self, stream: KeptStream, offset: int) -> Ended:
         """A kept stream, from some byte on."""
-        entry, kept = self._entry, self._mind.world.kept
+        entry = self._entry
         entry.streams, entry.how = True, "replay"
         if (ended := self._fault()) is not None:
             return ended
-        name, offset = replayed(self.request, self._mind.world)
-        stream = kept.find(name) if kept is not None else None
-        if stream is None:
-            raise Refusal(404, "File Not Found")
         return self._play(stream.follow(offset), stream.pen)
 
     def reply(self, answer: Answer) -> Ended:

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 
 from midstream._errors import UsageError
 from midstream.testing._fake.sides.chat import ChatSide
+from midstream.testing._fake.sides.cohere import CohereSide
 from midstream.testing._fake.sides.llama import LlamaChatSide, LlamaCompletionSide
+from midstream.testing._fake.sides.lmstudio import LMStudioSide
+from midstream.testing._fake.sides.messages import MESSAGES_SIDES
 from midstream.testing._fake.sides.ollama import OllamaSide
+from midstream.testing._fake.sides.responses import RESPONSES_SIDES
 
 if TYPE_CHECKING:
     from midstream.testing._fake.sides.base import Side
@@ -23,6 +27,10 @@ HTTP_SIDES: dict[str, Side] = {
         LlamaChatSide(),
         LlamaCompletionSide(),
         OllamaSide(),
+        *MESSAGES_SIDES,
+        *RESPONSES_SIDES,
+        CohereSide(),
+        LMStudioSide(),
     )
 }
 GRPC_DIALECTS = ("triton-grpc",)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from midstream._dialects.base import Dialect
     from midstream._events import Event, Signal
     from midstream.testing._fake.asked import Asked
-    from midstream.testing._fake.kept import KeptStreams
+    from midstream.testing._fake.kept import KeptStream, KeptStreams
     from midstream.testing._fake.model import ToyModel
     from midstream.testing._fake.voice import Why
     from midstream.testing._fake.wire import HttpRequest
@@ -140,6 +140,17 @@ class Side(ABC):
     def keeps(self, request: HttpRequest) -> str | None:
         """The name under which a stream is kept, where the request asks for that."""
         del request
+        return None
+
+    def replayed(
+        self, request: HttpRequest, world: World
+    ) -> tuple[KeptStream, int] | None:
+        """The kept stream that a request asks for again, and from which byte on.
+
+        Raises:
+            Refusal: It is not there.
+        """
+        del request, world
         return None
 
     def other(self, request: HttpRequest, world: World) -> Answer | None:

@@ -20,6 +20,7 @@ from midstream.testing._fake.sides.chat import ChatSide, joined
 
 if TYPE_CHECKING:
     from midstream._events import Event, Signal
+    from midstream.testing._fake.kept import KeptStream
     from midstream.testing._fake.script import Pen
     from midstream.testing._fake.voice import Why
     from midstream.testing._fake.wire import HttpRequest
@@ -43,6 +44,23 @@ class LlamaSide(Side):
     def keeps(self, request: HttpRequest) -> str | None:
         """The conversation id."""
         return request.headers.get("x-conversation-id") or None
+
+    def replayed(
+        self, request: HttpRequest, world: World
+    ) -> tuple[KeptStream, int] | None:
+        """By its name, from a byte of the body on."""
+        if world.kept is None or request.method != "GET" or request.path != KEPT_ROUTE:
+            return None
+        name = request.query.get("conv_id")
+        offset = request.query.get("from", "0")
+        if not name or not offset.isdigit():
+            raise ask.Refusal(400, "conv_id is missing")
+        stream = world.kept.find(name)
+        if stream is None:
+            raise ask.Refusal(404, "File Not Found")
+        if int(offset) < stream.size - world.kept.window:
+            raise ask.Refusal(400, "Stream offset lost, please restart")
+        return stream, int(offset)
 
     def other(self, request: HttpRequest, world: World) -> Answer | None:
         """The tokenizer, the template, and what is known of kept streams."""
@@ -119,24 +137,6 @@ def _kept(request: HttpRequest, world: World) -> Answer | None:
             world.kept.stop(request.query.get("conv_id", ""))
             return Answer(status=204)
     return None
-
-
-def replayed(request: HttpRequest, world: World) -> tuple[str, int]:
-    """The name and the offset that a replay asks for.
-
-    Raises:
-        Refusal: The stream, or that part of it, is not there.
-    """
-    name = request.query.get("conv_id")
-    offset = request.query.get("from", "0")
-    if not name or not offset.isdigit():
-        raise ask.Refusal(400, "conv_id is missing")
-    stream = world.kept.find(name) if world.kept is not None else None
-    if world.kept is None or stream is None:
-        raise ask.Refusal(404, "File Not Found")
-    if int(offset) < stream.size - world.kept.window:
-        raise ask.Refusal(400, "Stream offset lost, please restart")
-    return name, int(offset)
 
 
 def _continues(body: Mapping[str, Any]) -> bool:
