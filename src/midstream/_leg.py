@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midstream._errors import ResumeDiverged, ServerError, WireError
 from midstream._events import (
@@ -25,12 +25,15 @@ from midstream._resume.seam import Seam
 from midstream._utf8 import Utf8Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from midstream._dialects.base import Continuation, Dialect, Generation
     from midstream._errors import MidstreamError
     from midstream._events import Event, Signal
     from midstream._request import Endpoint
+
+SHAPE_FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading raises where a server's JSON is not of the documented shape."""
 
 
 class Leg:
@@ -170,7 +173,7 @@ class Leg:
             self._framer = held
             return signals, False
         if self.fault is None and not (signals and type(signals[-1]) is End):
-            self._clean(self._reader.eof(), signals)
+            self._hear(signals, self._reader.eof)
         return signals, bool(rest)
 
     def flush(self) -> str:
@@ -183,39 +186,49 @@ class Leg:
     def _read(self, records: Iterable[tuple[bytes, str]]) -> list[Event | Signal]:
         read = self._reader.read
         signals: list[Event | Signal] = []
-        for data, name in records:
-            try:
-                said = read(data, name)
-            except WireError as error:
-                self.fault = WireError(error.words, offset=self.offset)
-                break
-            if not self._clean(said, signals):
+        for record in records:
+            if not self._hear(signals, read, *record):
                 break
         return signals
+
+    def _hear(
+        self,
+        signals: list[Event | Signal],
+        read: Callable[..., list[Event | Signal]],
+        *record: Any,
+    ) -> bool:
+        """Add what a record says; gives whether more may follow."""
+        try:
+            return self._clean(read(*record), signals)
+        except ResumeDiverged as error:
+            self.fault = error
+        except WireError as error:
+            self.fault = WireError(error.words, offset=self.offset)
+        except SHAPE_FAULTS as error:
+            words = f"a record of an unexpected shape: {record[0][:80]!r}"
+            self.fault = WireError(words, offset=self.offset)
+            self.fault.__cause__ = error
+        return False
 
     def _clean(self, said: list[Event | Signal], signals: list[Event | Signal]) -> bool:
         """Add what was said, in whole characters; gives whether more may follow."""
         for signal in said:
-            try:
-                if type(signal) is TextDelta:
-                    plain = signal.text.isascii() and signal.choice == self._choice
-                    if plain and self._seam is None and not self._decoder.pending:
-                        signals.append(signal)
-                        continue
-                    signals.append(self._text(signal))
-                    if self.stopped:
-                        signals += [Finish("stop", "stop", self._choice), End()]
-                        return False
-                elif type(signal) is Failure:
-                    self.fault = signal.error
+            if type(signal) is TextDelta:
+                plain = signal.text.isascii() and signal.choice == self._choice
+                if plain and self._seam is None and not self._decoder.pending:
+                    signals.append(signal)
+                    continue
+                signals.append(self._text(signal))
+                if self.stopped:
+                    signals += [Finish("stop", "stop", self._choice), End()]
                     return False
-                else:
-                    signals.append(self._side(signal))
-                    if type(signal) is End:
-                        return False
-            except (WireError, ResumeDiverged) as error:
-                self.fault = error
+            elif type(signal) is Failure:
+                self.fault = signal.error
                 return False
+            else:
+                signals.append(self._side(signal))
+                if type(signal) is End:
+                    return False
         return True
 
     def _text(self, delta: TextDelta) -> TextDelta:

@@ -50,7 +50,7 @@ from midstream._events import (
     ToolCallDelta,
     UsageReport,
 )
-from midstream._leg import Leg
+from midstream._leg import SHAPE_FAULTS, Leg
 from midstream._metrics import Metrics
 from midstream._request import Request
 from midstream._resume.checkpoint import Checkpoint
@@ -202,6 +202,12 @@ class Session:
         if self.metrics.connects == 1:
             self._first(now)
         self._await("first_token", self._timeouts.first_token, now)
+        try:
+            return (yield from self._next_leg())
+        except SHAPE_FAULTS as error:
+            raise WireError("an answer before the stream is malformed") from error
+
+    def _next_leg(self) -> Flow[Call]:
         while self._continues():
             if not self._plan.ways:
                 raise ResumeUnsupported(f"no way to continue: {'; '.join(self.notes)}")
