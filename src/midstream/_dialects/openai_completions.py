@@ -44,6 +44,10 @@ if TYPE_CHECKING:
             """The prompt's ids."""
             ...
 
+        def room(self, generation: Generation) -> Flow[int | None]:
+            """How many tokens a prompt and its answer may have, where told."""
+            ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class OpenAICompletions(Dialect):
@@ -70,7 +74,8 @@ class OpenAICompletions(Dialect):
         renders = isinstance(request.prompt, str) or generation.endpoint.template
         if self.ids is not None and not renders:
             prompt = yield from self.ids.prompt(generation)
-        return self._post(generation, prompt or raw_prompt(generation), None)
+        limit = yield from self._limit(generation, request.max_tokens)
+        return self._post(generation, prompt or raw_prompt(generation), limit, None)
 
     def continuation(
         self, generation: Generation, strategy: str, received: Received
@@ -82,7 +87,8 @@ class OpenAICompletions(Dialect):
             prompt = raw_prompt(generation)
         except UsageError as error:
             raise ResumeUnsupported(str(error)) from error
-        call = self._post(generation, prompt + received.text, received)
+        limit = yield from self._limit(generation, received.left)
+        call = self._post(generation, prompt + received.text, limit, received)
         return Continuation(call=call, sent=received.text)
 
     def reader(self, generation: Generation | None = None) -> Reader:
@@ -93,21 +99,27 @@ class OpenAICompletions(Dialect):
         """Writes them."""
         return CompletionWriter(self.accent)
 
+    def _limit(self, generation: Generation, left: int | None) -> Flow[int | None]:
+        """What to ask for at most: this route's own default is a handful of tokens."""
+        if left is None and self.ids is not None:
+            return (yield from self.ids.room(generation))
+        return left
+
     def _post(
         self,
         generation: Generation,
         prompt: str | Sequence[int],
+        limit: int | None,
         received: Received | None,
     ) -> Call:
         request, endpoint = generation.request, generation.endpoint
         if request.tools:
             raise UsageError(f"{self.name} has no tools; use a chat dialect")
-        left = received.left if received else None
         body: dict[str, Any] = {
             "prompt": prompt,
             "stream": True,
             **self.body,
-            **parameters(request, COMPLETION_NAMES, left=left),
+            **parameters(request, COMPLETION_NAMES, left=limit),
         }
         if endpoint.model is not None:
             body["model"] = endpoint.model

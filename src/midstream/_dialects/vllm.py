@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 ROUTE = "/v1/completions"
 RETURNS_IDS = {"return_token_ids": True}
 _OVERLAP = 8  # ids; with four the resumed answer was identical in all trials
-_DEFAULT_LIMIT = 16  # tokens, of the completions route
 _OK = 200
 _PARSED = ("functions", "function_call", "logprobs", "tool_choice", "tools")
 """Request fields whose answer only the chat route can shape."""
@@ -183,23 +182,29 @@ class VllmTokens:
             raise ResumeUnsupported("the ids that came do not spell the text that came")
         return _Kept([], "")
 
-    def _limit(self, generation: Generation, received: Received) -> Flow[int]:
-        """What to ask for at most: without a limit, completions end after 16 tokens."""
-        if received.left is not None:
-            return received.left
-        if not self.chat:
-            return max(_DEFAULT_LIMIT - received.tokens, 1)
+    def room(self, generation: Generation) -> Flow[int | None]:
+        """What a prompt and its answer may have together, where the server tells.
+
+        More than what is left of it is cut to that; without a limit, completions end
+        after 16 tokens.
+        """
         memory = generation.memory
         if "max_model_len" not in memory:
             url = join_url(generation.endpoint.base_url or "", "/v1/models")
-            call = Call(url=url, method="GET", secrets=bearer(generation))
-            listed = yield from _asked(call)
-            lengths = [m.get("max_model_len") for m in listed.get("data") or ()]
-            memory["max_model_len"] = next(filter(None, lengths), None)
-        if memory["max_model_len"] is None:
+            reply = yield Call(url=url, method="GET", secrets=bearer(generation))
+            listed = load_object(reply.content) if reply.status == _OK else {}
+            rooms = [model.get("max_model_len") for model in listed.get("data") or ()]
+            memory["max_model_len"] = next(filter(None, rooms), None)
+        room: int | None = memory["max_model_len"]
+        return room
+
+    def _limit(self, generation: Generation, received: Received) -> Flow[int]:
+        limit = received.left
+        if limit is None:
+            limit = yield from self.room(generation)
+        if limit is None:
             raise ResumeUnsupported("the server does not tell how much room it has")
-        # More than the room that is left is cut to it.
-        return int(memory["max_model_len"])
+        return limit
 
     def _tokenize(
         self, generation: Generation, body: dict[str, Any]

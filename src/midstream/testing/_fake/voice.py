@@ -39,12 +39,14 @@ class Manner:
     Attributes:
         whole: Whether it holds back half characters.
         ids: Whether it sends token ids.
+        held: Whether it sends the ids of tokens whose text is held back at once.
         finish: Its word for each kind of end.
     """
 
     whole: bool
     ids: bool
     finish: Callable[[Why], Finish]
+    held: bool = False
 
 
 class Voice:
@@ -78,16 +80,25 @@ class Voice:
         found = [at for stop in self._asked.stop if (at := self._held.find(stop)) >= 0]
         if found:
             self.why = "word"
-            return events + self._emit(min(found))
+            return events + self._told(step, min(found))
         if self._asked.max_tokens is not None and self.said >= self._asked.max_tokens:
             self.why = "length"
-            return events + self._flush()
-        return events + self._emit(len(self._held) - self._stop_begins())
+            return events + self._told(step, len(self._held))
+        return events + self._told(step, len(self._held) - self._stop_begins())
 
     def end(self, default: Why) -> list[Event]:
         """What was held, and why the answer ends."""
         rest = [] if self.why == "word" else self._flush()
         return [*rest, self._manner.finish(self.why or default)]
+
+    def _told(self, step: Step, size: int) -> list[Event]:
+        """The first bytes of what is held, or the bare token where none goes out."""
+        events = self._emit(size)
+        if events or not self._manner.held:
+            return events
+        self._waiting = 0
+        event: Any = step.event
+        return [replace(event, text="", tokens=1, token_ids=(step.id,))]
 
     def _flush(self) -> list[Event]:
         return self._emit(len(self._held)) if self._held else []

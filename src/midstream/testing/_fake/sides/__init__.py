@@ -15,6 +15,7 @@ from midstream.testing._fake.sides.llama import LlamaChatSide, LlamaCompletionSi
 from midstream.testing._fake.sides.lmstudio import LMStudioSide
 from midstream.testing._fake.sides.messages import MESSAGES_SIDES
 from midstream.testing._fake.sides.ollama import OllamaSide
+from midstream.testing._fake.sides.openai import OPENAI_SIDES
 from midstream.testing._fake.sides.responses import RESPONSES_SIDES
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ HTTP_SIDES: dict[str, Side] = {
         LlamaChatSide(),
         LlamaCompletionSide(),
         OllamaSide(),
+        *OPENAI_SIDES,
         *MESSAGES_SIDES,
         *RESPONSES_SIDES,
         CohereSide(),
