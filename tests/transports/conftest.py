@@ -280,6 +280,11 @@ WAYS = [
 ]
 
 
+@pytest.fixture
+def ways():
+    return {(way.colour, way.owner): way for way in WAYS}
+
+
 @pytest.fixture(params=WAYS, ids=repr)
 def way(request):
     return request.param

@@ -5,9 +5,10 @@ import threading
 import time
 from math import inf
 
+import httpx
 import pytest
 
-from midstream._errors import ConnectFailed, TimedOut
+from midstream._errors import TimedOut
 from midstream._timeouts import Deadline
 from midstream._transports.exchange import Exchange
 from midstream._transports.watchdog import Watchdog
@@ -214,8 +215,8 @@ def test_no_tls_handshake(way, serve, call, within):
     server = serve(script)
 
     async def talk(transport):
+        url = server.url.replace("http:", "https:")
         with pytest.raises(TimedOut) as caught:
-            url = server.url.replace("http:", "https:")
             await transport.open(call(url), within())
         assert caught.value.kind == "connect"
         await server.left()
@@ -242,8 +243,6 @@ def test_a_call_beside_the_stream_has_its_own_patience(way, serve, call, within)
 
 
 def test_a_full_pool_is_no_connection(way, serve, call, within):
-    import httpx  # noqa: PLC0415
-
     if way.owner == "ours":
         return
 
@@ -295,6 +294,7 @@ def test_a_watchdog_forgives_a_read_that_finds_something(exchange):
     exchange.deadline.at = time.monotonic() - 1
     for _ in range(3):
         dog.watch()
+        time.sleep(0.02)
         dog.rest()
     assert not exchange.line.broken.wait(SHORT)
     dog.stop()

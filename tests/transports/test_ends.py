@@ -456,6 +456,23 @@ def test_cancelling_an_asyncio_task(serve, call, within, owner):
     asyncio.run(talk())
 
 
+def test_a_time_limit_of_asyncios(serve, call, within):
+    server = serve(one_token)
+
+    async def talk():
+        transport = AsyncHttpTransport(connect=5)
+        body = await transport.open(call(server.url), within())
+        assert await body.read() == b"token"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await body.read()
+        assert asyncio.current_task().cancelling() == 0
+        await server.left()
+        await transport.aclose()
+
+    asyncio.run(talk())
+
+
 # Memory.
 
 
@@ -508,6 +525,38 @@ def test_a_body_that_is_forgotten_leaves_nothing_pending(serve, call, within):
 
 
 # Transports that are no network.
+
+
+class Interrupting(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """Its reader is ended while a piece is on the way."""
+
+    def __init__(self, transports, deadline):
+        self.transports = transports
+        self.deadline = deadline
+
+    def __iter__(self):
+        self.transports[0].interrupt(self.deadline)
+        yield b"too late"
+
+    async def __aiter__(self):
+        self.transports[0].interrupt(self.deadline)
+        yield b"too late"
+
+
+def test_a_piece_that_comes_after_the_end_is_not_delivered(call, within, ways):
+    for colour in ("thread", "asyncio", "trio"):
+        deadline = within()
+        transports = []
+        response = httpx.Response(200, stream=Interrupting(transports, deadline))
+        mock = httpx.MockTransport(lambda _, response=response: response)
+
+        async def talk(transport, deadline=deadline, transports=transports):
+            transports.append(transport)
+            body = await transport.open(call("http://mock/"), deadline)
+            with pytest.raises(Dropped):
+                await body.read()
+
+        ways[colour, "user"](talk, transport=mock)
 
 
 class Endless(httpx.AsyncByteStream):

@@ -175,9 +175,7 @@ def test_no_answer_at_all_is_dropped(way, serve, call, within, end):
     way(talk)
 
 
-def test_a_kept_connection_that_the_server_closed_is_not_used(
-    way, serve, call, within
-):
+def test_a_kept_connection_that_the_server_closed_is_not_used(way, serve, call, within):
     def script(peer):
         peer.request()
         peer.head("Content-Length: 2", chunked=False)
@@ -221,7 +219,7 @@ def test_a_compressed_stream_comes_event_by_event(way, serve, call, within):
     way(talk)
 
 
-@pytest.mark.parametrize("coding", ["gzip", "aes128gcm", "gzip, aes128gcm"])
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "aes128gcm", "gzip, aes128gcm"])
 def test_a_coding_that_cannot_be_undone_is_a_wire_error(
     way, serve, call, within, coding
 ):
@@ -335,7 +333,7 @@ def test_what_is_no_address_is_the_callers_mistake(way, call, within, url):
     way(talk)
 
 
-@pytest.mark.parametrize("name, value", [("a b", "1"), ("x", "sk-1\n"), ("x", "é")])
+@pytest.mark.parametrize(("name", "value"), [("a b", "1"), ("x", "sk-1\n"), ("x", "é")])
 def test_a_header_that_cannot_be_sent_is_told_without_its_value(
     way, call, within, name, value
 ):
@@ -347,6 +345,21 @@ def test_a_header_that_cannot_be_sent_is_told_without_its_value(
         assert value.strip() not in str(caught.value) or value == "1"
 
     way(talk)
+
+
+def test_a_bad_header_of_the_users_client_is_told_without_its_value(
+    serve, call, within, ways
+):
+    server = serve(lambda peer: peer.wait_gone())
+
+    async def talk(transport):
+        with pytest.raises(UsageError) as caught:
+            await transport.open(call(server.url), within())
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+
+    for colour in ("thread", "asyncio", "trio"):
+        ways[colour, "user"](talk, headers={"x-api-key": "key\n"})
 
 
 def test_a_closed_transport_is_told_so(way, serve, call, within):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -129,14 +130,16 @@ class AsyncioStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
             self._error = ConnectionAbortedError("closed on this side")
         self._stop_timer()
         self._pieces.clear()
-        self._line.abort()
+        with suppress(RuntimeError):  # its event loop has been closed
+            self._line.abort()
         self._wake()
 
     def get_extra_info(self, info: str) -> Any:
         """What httpcore asks for."""
         if info == "is_readable":
-            sock = self._line.get_extra_info("socket")
-            return self._ended or bool(self._pieces) or is_readable(sock)
+            if self._ended or self._pieces or self._is_stranded():
+                return True
+            return is_readable(self._line.get_extra_info("socket"))
         return self._line.get_extra_info(info)
 
     # What asyncio calls.
@@ -182,6 +185,10 @@ class AsyncioStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
     def _line(self) -> asyncio.Transport:
         assert self._transport is not None  # noqa: S101 - connect_tcp made it
         return self._transport
+
+    def _is_stranded(self) -> bool:
+        """Whether the event loop that serves it has been left for another one."""
+        return self._loop is not asyncio.get_running_loop()
 
     async def _too_late(self, exchange: Exchange) -> bool:
         """Sleep until something happens or the deadline passes; which of the two.

@@ -79,8 +79,7 @@ class HttpBody:
         self._reading = True
         try:
             if self._exchange.cancelled or self._ended:
-                self._after_end()
-                return None
+                return self._after_end()
             if self._watchdog is not None:
                 self._watchdog.watch()
             piece = next(self._pieces, None)
@@ -89,8 +88,7 @@ class HttpBody:
                     break
                 piece = next(self._pieces, None)
             if piece is None or self._exchange.cancelled:
-                self._after_end()
-                return None
+                return self._after_end()
         except BaseException as error:
             self._finish()
             self._error = read_error(error, self._exchange)
@@ -111,11 +109,13 @@ class HttpBody:
         else:
             self._finish()
 
-    def _after_end(self) -> None:
+    def _after_end(self) -> bytes | None:
+        """What a read at the end returns, if it was the server's."""
         self._finish()
         error = self._error or self._exchange.verdict()
         if error is not None:
             raise error
+        return None
 
     def _finish(self) -> None:
         with self._lock:
@@ -177,19 +177,16 @@ class AsyncHttpBody:
         self._reading = True
         try:
             if self._exchange.cancelled or self._ended:
-                await self._after_end()
-                return None
+                return await self._after_end()
             piece = await self._next()
             while self._inflater is not None:
                 if piece := self._inflater.inflate(piece):
                     break
                 piece = await self._next()
             if self._exchange.cancelled:
-                await self._after_end()
-                return None
+                return await self._after_end()
         except StopAsyncIteration:
-            await self._after_end()
-            return None
+            return await self._after_end()
         except BaseException as error:
             await self._finish()
             self._error = read_error(error, self._exchange)
@@ -216,11 +213,13 @@ class AsyncHttpBody:
             return await anext(self._pieces)
         raise exchange.verdict() or exchange.deadline.error()
 
-    async def _after_end(self) -> None:
+    async def _after_end(self) -> bytes | None:
+        """What a read at the end returns, if it was the server's."""
         await self._finish()
         error = self._error or self._exchange.verdict()
         if error is not None:
             raise error
+        return None
 
     async def _finish(self) -> None:
         if self._ended:

@@ -27,7 +27,7 @@ from midstream._timeouts import Deadline
 from midstream._transports import pool
 from midstream._transports.body import AsyncHttpBody, HttpBody
 from midstream._transports.exchange import Exchange, Exchanges, Limit
-from midstream._transports.mapping import open_error
+from midstream._transports.mapping import is_illegal, open_error
 from midstream._transports.route import Route
 from midstream._transports.stock import AsyncTracer, Tracer, line_of
 from midstream._transports.watchdog import Watchdog
@@ -265,7 +265,7 @@ def _raise_ours(
     ours = open_error(error, exchange, url=url, connect=connect)
     if ours is None or ours is error:
         raise error
-    raise ours from error
+    raise ours from None if is_illegal(error) else error
 
 
 def _on_asyncio() -> bool:

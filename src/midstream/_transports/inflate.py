@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _EITHER = 32 + zlib.MAX_WBITS  # a gzip or a zlib header
+_HEADER = 2
 _BARE = -zlib.MAX_WBITS  # some servers' idea of deflate: no header at all
 
 
 class Inflater:
-    """Decompresses one body."""
+    """Decompresses one body.
 
-    def __init__(self) -> None:
+    Args:
+        bare: Whether it may come without a header.
+    """
+
+    def __init__(self, *, bare: bool = False) -> None:
+        self._bare = bare
+        self._head = b""
         self._machine = zlib.decompressobj(_EITHER)
-        self._begun = False
 
     def inflate(self, data: bytes) -> bytes:
         """What ``data`` completes, perhaps nothing yet.
@@ -33,26 +39,32 @@ class Inflater:
         Raises:
             WireError: The body is not compressed as its header says.
         """
+        if self._bare:
+            data = self._begin(data)
         parts: list[bytes] = []
-        while data:
-            parts.append(self._decompress(data))
-            data = self._machine.unused_data
-            if self._machine.eof:
-                self._machine = zlib.decompressobj(_EITHER)  # gzip: RFC 1952 §2.2
+        try:
+            while data:
+                parts.append(self._machine.decompress(data))
+                data = self._machine.unused_data
+                if self._machine.eof:
+                    self._machine = zlib.decompressobj(_EITHER)  # RFC 1952 §2.2
+        except zlib.error as error:
+            raise WireError(
+                f"the body is not what its Content-Encoding says: {error}"
+            ) from error
         return b"".join(parts)
 
-    def _decompress(self, data: bytes) -> bytes:
-        begun, self._begun = self._begun, True
-        try:
-            return self._machine.decompress(data)
-        except zlib.error as error:
-            if begun:
-                raise _wire_error(error) from error
-        self._machine = zlib.decompressobj(_BARE)
-        try:
-            return self._machine.decompress(data)
-        except zlib.error as error:
-            raise _wire_error(error) from error
+    def _begin(self, data: bytes) -> bytes:
+        """Wait for the two bytes that tell whether there is a header."""
+        head = self._head + data
+        if len(head) < _HEADER:
+            self._head = head
+            return b""
+        self._bare = False
+        method, check = head[0] & 15, int.from_bytes(head[:2], "big") % 31
+        if (method, check) != (zlib.DEFLATED, 0):  # RFC 1950 §2.2
+            self._machine = zlib.decompressobj(_BARE)
+        return head
 
 
 def inflater_for(headers: Mapping[str, str]) -> Inflater | None:
@@ -65,11 +77,7 @@ def inflater_for(headers: Mapping[str, str]) -> Inflater | None:
     if coding in ("identity", ""):
         return None
     if coding in ("gzip", "x-gzip", "deflate"):
-        return Inflater()
+        return Inflater(bare=coding == "deflate")
     raise WireError(
         f"the server sends Content-Encoding {coding!r} though it was asked for none"
     )
-
-
-def _wire_error(error: zlib.error) -> WireError:
-    return WireError(f"the body is not what its Content-Encoding says: {error}")

@@ -72,7 +72,14 @@ def open_error(
         )
     if isinstance(error, ADDRESS):
         return UsageError(f"{bare(url)} is no http:// or https:// address")
+    if is_illegal(error):
+        return UsageError("HTTP does not allow one of the headers of the http_client")
     return _line_error(error, exchange)
+
+
+def is_illegal(error: BaseException) -> bool:
+    """Whether h11 refused a header, which it then repeats with all that is in it."""
+    return "Illegal header" in str(error)
 
 
 def read_error(error: BaseException, exchange: Exchange) -> MidstreamError | None:
@@ -101,22 +108,31 @@ def _is_h2(error: BaseException) -> bool:
     return h2 is not None and isinstance(error, h2.H2Error)
 
 
+def _words(error: BaseException) -> str:
+    """What the first of it and its causes says that says anything.
+
+    httpcore's pool cuts causes off (``from None``); the context still knows them.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not str(cause):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause or type(error).__name__)
+
+
 def _reason(error: BaseException) -> str:
     """Plain words for what went wrong."""
-    words = str(error)
+    words = _words(error)
     if "ConnectionTerminated" in words:
         return "the server is closing this HTTP/2 connection (GOAWAY)"
     if "StreamReset" in words:
         return "the server reset the HTTP/2 stream (RST_STREAM)"
     if "incomplete chunked read" in words or "without sending complete" in words:
         return "the server stopped in the middle of the body"
-    if isinstance(error, httpx.LocalProtocolError | httpcore.LocalProtocolError):
-        return "HTTP does not allow what was to be sent"
-    return words or type(error).__name__
+    return words
 
 
 def _advice(error: BaseException) -> str:
-    words = str(error).lower()
+    words = _words(error).lower()
     if "certificate" in words:
         return (
             "trust its certificate authority with SSL_CERT_FILE, or give your own "

@@ -9,7 +9,7 @@ hop leads back: it is then the other server that sends us there.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -102,10 +102,7 @@ class Route:
         location = response.headers.get("location")
         if response.status_code not in _KEEP_METHOD or not location:
             return False
-        try:
-            target = self._url.join(location)
-        except httpx.InvalidURL:
-            return False
+        target = self._url.join(location)  # httpx has refused what is no URL
         if self._hops == HOPS or target.scheme not in ("http", "https"):
             return False
         self._hops += 1
@@ -120,26 +117,15 @@ class AsyncContent(httpx.AsyncByteStream):
     def __init__(self, content: bytes) -> None:
         self._content = content
 
-    def __aiter__(self) -> AsyncContentIterator:
-        """From the begin, for each time it is sent."""
-        return AsyncContentIterator(self._content)
-
-
-class AsyncContentIterator:
-    """One passage over an `AsyncContent`."""
-
-    def __init__(self, content: bytes) -> None:
-        self._rest = content
-
-    def __aiter__(self) -> Self:
-        """Itself."""
-        return self
+    def __aiter__(self) -> AsyncContent:
+        """From the begin, each time it is sent."""
+        return AsyncContent(self._content)
 
     async def __anext__(self) -> bytes:
         """All of it, once."""
-        if not self._rest:
+        if not self._content:
             raise StopAsyncIteration
-        content, self._rest = self._rest, b""
+        content, self._content = self._content, b""
         return content
 
 
