@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from midstream._events import Event, Signal
     from midstream._request import Message, Request
 
+HOSTED = "https://api.anthropic.com"
 ROUTE = "/v1/messages"
 VERSION = "2023-06-01"
 MAX_TOKENS = 4096  # the API wants a limit; this one every model allows
@@ -112,7 +113,7 @@ class Anthropic(Dialect):
     """
 
     name: str = "anthropic"
-    default_url: str | None = "https://api.anthropic.com"
+    default_url: str | None = HOSTED
     key_variables: tuple[str, ...] = ("ANTHROPIC_API_KEY",)
     strategies: tuple[str, ...] = ("text", "ask")
     route: str = ROUTE
@@ -184,7 +185,7 @@ class Anthropic(Dialect):
         received: Received | None,
     ) -> Call:
         request, endpoint = generation.request, generation.endpoint
-        hosted = endpoint.base_url == self.default_url
+        hosted = (endpoint.base_url or "").startswith(HOSTED)
         if endpoint.model is None and hosted:
             raise UsageError('Anthropic needs a model, as in "anthropic:claude-…"')
         names = _NAMES if hosted else {**_NAMES, "seed": "seed"}

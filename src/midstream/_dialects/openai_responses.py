@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from midstream._events import Event, Signal
     from midstream._request import Message, Request
 
+HOSTED = "https://api.openai.com"
 ROUTE = "/v1/responses"
 
 _NAMES = {
@@ -80,7 +81,7 @@ class OpenAIResponses(Dialect):
     """
 
     name: str = "openai-responses"
-    default_url: str | None = "https://api.openai.com"
+    default_url: str | None = HOSTED
     key_variables: tuple[str, ...] = ("OPENAI_API_KEY",)
     strategies: tuple[str, ...] = ("replay", "text", "ask")
     route: str = ROUTE
@@ -199,7 +200,7 @@ class OpenAIResponses(Dialect):
     ) -> Call:
         request, endpoint = generation.request, generation.endpoint
         names = {**_NAMES, **_FURTHER_NAMES}
-        if endpoint.base_url == self.default_url:
+        if (endpoint.base_url or "").startswith(HOSTED):
             names = _NAMES
             if request.stop:
                 raise UsageError("the OpenAI Responses API has no stop strings")
