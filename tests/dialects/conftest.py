@@ -128,6 +128,10 @@ class Wire:
             body = b"".join(_chunks(body))
         return int(head.split()[1]), body
 
+    def captured_text(self, name):
+        """Notes on what a server did."""
+        return (CAPTURES / name).read_text()
+
     def signals(self, dialect, body, cuts=(), generation=None):
         """What a body says, cut at those places; a fault last."""
         asked = generation or self.generation(f"{dialect}:m@http://localhost:1")

@@ -528,6 +528,8 @@ class ResponseWriter:
     def _start(self, event: Started) -> list[bytes]:
         self.response["id"] = event.id or self.response["id"]
         self.response["model"] = event.model or self.response["model"]
+        if self._number >= 0:  # llama.cpp names its model at the end
+            return []
         response = {**self.response, "status": "in_progress", "output": []}
         kinds = "response.created", "response.in_progress"
         return [self._event(kind, response=response) for kind in kinds]
