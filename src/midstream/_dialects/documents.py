@@ -44,10 +44,14 @@ def load_object(data: bytes) -> dict[str, Any]:
     return record
 
 
+def spell(value: Any) -> str:
+    """Compact JSON; lone surrogates stay, for the shared UTF-8 decoder."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def dumps(value: Any) -> bytes:
     """Compact JSON in UTF-8; raw bytes and surrogate halves as they came in."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogateescape")
+    return spell(value).encode("utf-8", "surrogateescape")
 
 
 def named_event(kind: str, **fields: Any) -> bytes:

@@ -6,8 +6,17 @@ from midstream._errors import ServerFailed
 from midstream._events import Failure, Finish
 
 _STANDARD = {
+    "BLOCKLIST": "content_filter",
     "COMPLETE": "stop",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "LANGUAGE": "content_filter",
     "MAX_TOKENS": "length",
+    "PROHIBITED_CONTENT": "content_filter",
+    "RECITATION": "content_filter",
+    "SAFETY": "content_filter",
+    "SPII": "content_filter",
     "STOP": "stop",
     "STOP_SEQUENCE": "stop",
     "TOOL_CALL": "tool_calls",

@@ -3,6 +3,10 @@
 Source: ollama/ollama ``server/routes.go``, ``api/types.go``. Complete iff a line says
 ``done``. A body that ends cleanly without it after thirty equal tokens is the runner's
 repeat guard: asking it to go on would only repeat more.
+
+``/api/generate`` puts its prompt into the model's template, which leaves no place for
+the begin of an answer. So a continuation is a raw prompt: what the template made of the
+prompt, which the server tells without generating (since September 2025), and the text.
 """
 
 from __future__ import annotations
@@ -15,14 +19,20 @@ from midstream._dialects.asking import (
     merge,
     parameters,
     post,
+    raw_prompt,
     refuses_prefill,
     with_prefix,
 )
 from midstream._dialects.base import Continuation, Dialect
-from midstream._dialects.documents import dumps, load_object, loads
+from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
-from midstream._errors import ServerFailed, UsageError
+from midstream._dialects.whole_calls import (
+    WholeCalls,
+    arguments_object,
+    arguments_text,
+)
+from midstream._errors import ResumeUnsupported, ServerFailed, UsageError
 from midstream._events import (
     End,
     Failure,
@@ -117,23 +127,121 @@ class OllamaChat(Dialect):
         messages: Sequence[Mapping[str, Any]],
         received: Received | None,
     ) -> Call:
-        request, endpoint = generation.request, generation.endpoint
-        if endpoint.model is None:
-            raise UsageError('Ollama needs a model, as in "ollama:gemma3"')
-        left = received.left if received else None
-        body: dict[str, Any] = {
-            "model": endpoint.model,
-            "messages": messages,
-            "stream": True,
-            "options": parameters(request, _OPTIONS, left=left),
-        }
+        said: dict[str, Any] = {"messages": messages}
+        if generation.request.tools is not None:
+            said["tools"] = generation.request.tools
+        return _post(generation, self.route, said, received)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OllamaGenerate(Dialect):
+    """``/api/generate``."""
+
+    name: str = "ollama-generate"
+    default_url: str | None = "http://localhost:11434"
+    key_variables: tuple[str, ...] = ("OLLAMA_API_KEY",)
+    strategies: tuple[str, ...] = ("text",)
+    route: str = "/api/generate"
+    framer: ClassVar[type[Framer]] = NDJSONFramer
+    content_type: ClassVar[str] = "application/x-ndjson"
+
+    def begin(self, generation: Generation) -> Flow[Call]:
+        """One POST; rendered messages are raw, a plain text is not."""
+        yield from ()
+        request = generation.request
         if request.tools is not None:
-            body["tools"] = request.tools
-        return post(generation, self.route, merge(body, request.extra))
+            raise UsageError(f"{self.name} has no tools; use ollama")
+        said: dict[str, Any] = {"prompt": raw_prompt(generation)}
+        if not isinstance(request.prompt, str):
+            said["raw"] = True
+        return _post(generation, self.route, said, None)
+
+    def continuation(
+        self, generation: Generation, strategy: str, received: Received
+    ) -> Flow[Continuation]:
+        """A raw prompt: the rendered one with the received text at its end."""
+        if received.reasoning:
+            raise ResumeUnsupported("a raw prompt has no place for thinking")
+        prompt = yield from self._rendered(generation)
+        said = {"prompt": prompt + received.text, "raw": True}
+        call = _post(generation, self.route, said, received)
+        return Continuation(call=call, sent=received.text)
+
+    def reader(self, generation: Generation | None = None) -> Reader:
+        """Reads the lines."""
+        return LineReader()
+
+    def writer(self) -> Writer:
+        """Writes them."""
+        return LineWriter(generate=True)
+
+    def _rendered(self, generation: Generation) -> Flow[str]:
+        """What the model was given for a prompt."""
+        request, endpoint = generation.request, generation.endpoint
+        if not isinstance(request.prompt, str) or request.extra.get("raw"):
+            return raw_prompt(generation)
+        if endpoint.template is not None:
+            return endpoint.template(request.messages)
+        said = {"prompt": request.prompt}
+        reply = yield _post(generation, self.route, said, None, **_RENDER_ONLY)
+        if reply.status != _OK:
+            raise self.error(reply)
+        told = load_object(reply.content).get("_debug_info") or {}
+        if "rendered_template" not in told:
+            raise ResumeUnsupported(
+                "this Ollama does not tell what its template makes of a prompt: give "
+                'Endpoint(template=…), or extra={"raw": True} with a rendered prompt'
+            )
+        return str(told["rendered_template"])
+
+
+_OK = 200
+_RENDER_ONLY = {
+    "_debug_render_only": True,
+    "stream": False,
+    "options": {"num_predict": 1},  # for a server that does not know the first one
+}
+_TEMPLATED = frozenset({"context", "suffix", "system", "template", "think"})
+"""Fields that a raw prompt leaves no place for: the server refuses most of them."""
+
+
+def _post(
+    generation: Generation,
+    route: str,
+    said: dict[str, Any],
+    received: Received | None,
+    **more: Any,
+) -> Call:
+    """A request to one of the two routes.
+
+    Args:
+        generation: Whose.
+        route: The route.
+        said: What is said to the model.
+        received: What came before, for a continuation.
+        more: Fields that win over the caller's own.
+    """
+    request, endpoint = generation.request, generation.endpoint
+    if endpoint.model is None:
+        raise UsageError('Ollama needs a model, as in "ollama:gemma3"')
+    left = received.left if received else None
+    body: dict[str, Any] = {
+        "model": endpoint.model,
+        **said,
+        "stream": True,
+        "options": parameters(request, _OPTIONS, left=left),
+    }
+    raw = said.get("raw")
+    extra = {
+        key: value
+        for key, value in request.extra.items()
+        if not (raw and key in _TEMPLATED)
+    }
+    return post(generation, route, merge(merge(body, extra), more))
 
 
 class LineReader:
-    """Reads the lines of ``/api/chat``."""
+    """Reads the lines of both routes."""
 
     __slots__ = ("_calls", "_last", "_repeats", "_started", "cursor")
 
@@ -154,11 +262,12 @@ class LineReader:
         if not self._started:
             self._started = True
             events.append(Started(None, line.get("model")))
-        message = line.get("message") or {}
+        message = line.get("message") or line
         if message.get("thinking"):
             events.append(ReasoningDelta(message["thinking"]))
-        if message.get("content"):
-            events.append(self._text(message["content"], line))
+        text = message.get("content") or line.get("response")
+        if text:
+            events.append(self._text(text, line))
         events += [self._tool(call) for call in message.get("tool_calls") or ()]
         if line.get("done") or line.get("done_reason"):
             raw = line.get("done_reason")
@@ -197,61 +306,81 @@ class LineReader:
             index,
             call.get("id"),
             function.get("name"),
-            dumps(function.get("arguments") or {}).decode(),
+            arguments_text(function.get("arguments")),
             closed=True,
         )
 
 
 class LineWriter:
-    """Writes the lines of ``/api/chat``; finish and usage go out with the end."""
+    """Writes the lines of both routes; finish and usage go out with the end.
 
-    __slots__ = ("_finish", "_model", "_usage")
+    Args:
+        generate: Whether of ``/api/generate``.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_calls", "_finish", "_generate", "_model", "_usage")
+
+    def __init__(self, *, generate: bool = False) -> None:
+        self._generate = generate
         self._model: str | None = "midstream"
+        self._calls = WholeCalls()
         self._finish: Finish | None = None
         self._usage: Usage | None = None
 
     def write(self, event: Event | Signal) -> list[bytes]:
         """One line for a delta, one for the end."""
+        if isinstance(event, ToolCallDelta):
+            return list(map(self._call, self._calls.add(event)))
+        whole = list(map(self._call, self._calls.flush()))
         match event:
             case Started():
                 self._model = event.model or self._model
-                return []
             case TextDelta():
-                line = self._line({"content": event.text})
+                return [*whole, self._line(event.text)]
             case ReasoningDelta():
-                line = self._line({"content": "", "thinking": event.text})
-            case ToolCallDelta():
-                function = {
-                    "name": event.name,
-                    "arguments": loads(event.arguments.encode() or b"{}"),
-                }
-                call = {"function": function}
-                line = self._line({"content": "", "tool_calls": [call]})
+                return [*whole, self._line("", thinking=event.text)]
             case Finish():
                 self._finish = event
-                return []
             case UsageReport():
                 self._usage = event.usage
-                return []
             case Failure():
-                line = {"error": event.error.message}
+                return [*whole, _line({"error": event.error.message})]
             case End():
-                line = self._line({"content": ""}) | {"done": True}
-                if self._finish is not None and self._finish.reason is not None:
-                    line["done_reason"] = self._finish.raw or self._finish.reason
-                if self._usage is not None:
-                    line["prompt_eval_count"] = self._usage.input_tokens
-                    line["eval_count"] = self._usage.output_tokens
+                return [*whole, self._end()]
             case _:
-                return []
-        return [dumps(line) + b"\n"]
+                pass
+        return whole
 
-    def _line(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _call(self, call: ToolCallDelta) -> bytes:
+        identity = {} if call.id is None else {"id": call.id}
+        function = {"name": call.name, "arguments": arguments_object(call)}
+        return self._line("", tool_calls=[{**identity, "function": function}])
+
+    def _line(self, text: str, **more: Any) -> bytes:
+        return _line(self._said(text, **more))
+
+    def _said(self, text: str, **more: Any) -> dict[str, Any]:
+        said: dict[str, Any] = {
+            "message": {"role": "assistant", "content": text, **more}
+        }
+        if self._generate:
+            said = {"response": text, **more}
         return {
             "model": self._model,
             "created_at": "2026-01-01T00:00:00Z",
-            "message": {"role": "assistant", **message},
+            **said,
             "done": False,
         }
+
+    def _end(self) -> bytes:
+        line = self._said("") | {"done": True}
+        if self._finish is not None and self._finish.reason is not None:
+            line["done_reason"] = self._finish.raw or self._finish.reason
+        if self._usage is not None:
+            line["prompt_eval_count"] = self._usage.input_tokens
+            line["eval_count"] = self._usage.output_tokens
+        return _line(line)
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return dumps(document) + b"\n"
