@@ -14,7 +14,7 @@ ROOT = Path(midstream.__file__).parent
 FLOORS = [  # DESIGN: a floor imports only lower floors, and its own
     {"_errors", "_events", "_request", "_timeouts"},
     {"_frames", "_utf8"},
-    {"_dialects", "_regroup", "_metrics"},
+    {"_dialects", "_regroup", "_metrics", "_tokenizers"},
     {"_resume"},
     {"_leg", "_session"},
     {"_transports"},
@@ -122,7 +122,9 @@ def test_what_works_alone_imports_nothing_of_the_rest(name):
 
 
 def test_import_midstream_is_light():
-    heavy = "grpc tiktoken rich regex trio google.protobuf typer redis tokenizers h2"
+    heavy = (
+        "grpc tiktoken rich regex trio google.protobuf typer redis tokenizers h2 jinja2"
+    )
     program = (
         "import sys, midstream; "
         f"sys.exit(' '.join(n for n in {heavy.split()} if n in sys.modules) or 0)"

@@ -127,6 +127,10 @@ class Endpoint(BaseModel):
         headers: More headers; they stay behind on a redirect to another origin.
         template: Renders a conversation for dialects that take a raw prompt, unless
             the server has a route for it.
+        tokenizer: Turns text into token ids and back, for a server that speaks in ids:
+            a ``tokenizer.json`` or its folder, a `tokenizers.Tokenizer`, a
+            `tiktoken.Encoding` or its name, or an object with ``encode(text)`` and
+            ``token_bytes(id)``; the server's own by default.
         text: Whether the server's text is new each time (``"delta"``) or all so far
             (``"cumulative"``), where the dialect leaves that open; ``"auto"`` watches.
         echo: What a continuation repeats of the prefix: nothing, the ``"whole"`` of
@@ -143,6 +147,7 @@ class Endpoint(BaseModel):
     api_key: SecretStr | None = None
     headers: dict[str, str] = Field(default={}, repr=False)
     template: Template | None = Field(default=None, repr=False)
+    tokenizer: Any = Field(default=None, repr=False)
     text: Literal["delta", "cumulative", "auto"] = "auto"
     echo: Literal["none", "whole", "tail"] | None = None
     errors: Literal["replace", "strict"] = "replace"

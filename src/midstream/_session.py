@@ -495,6 +495,8 @@ class Session:
         """
         events: Events = []
         self._scrub(fault)
+        if isinstance(fault, ServerError) and self.server.dialect.passes(fault):
+            fault.retryable = True
         if self.ledger.finished and not isinstance(fault, ResumeDiverged):
             self.notes.append(f"after the end: {fault}")
             self._end(events)

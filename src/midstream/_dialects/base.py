@@ -65,12 +65,14 @@ class Reply:
     Attributes:
         status: HTTP status; 200 for a gRPC call that ended well.
         headers: Headers, names in lower case.
-        content: The body.
+        content: The body; of an RPC its first message.
+        messages: All messages of an RPC.
     """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
+    messages: Sequence[bytes] = ()
 
 
 Flow: TypeAlias = Generator[Call, Reply, T]
@@ -245,6 +247,11 @@ class Dialect(ABC):
     def error(self, reply: Reply) -> ServerError:
         """What an answer that is not a stream says."""
         return server_error(reply.content, status=reply.status, headers=reply.headers)
+
+    def passes(self, error: ServerError) -> bool:
+        """Whether ``error`` is worth another try, though the server does not say so."""
+        del error
+        return False
 
     def refuses(self, strategy: str, error: ServerError) -> bool:
         """Whether ``error`` says that the server cannot continue that way at all."""

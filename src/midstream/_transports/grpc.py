@@ -199,7 +199,7 @@ class _Answer:
 def _reply(messages: list[bytes]) -> Reply:
     if not messages:
         raise WireError("an RPC that ended without a message")
-    return Reply(200, {}, messages[0])
+    return Reply(200, {}, messages[0], messages)
 
 
 class GrpcTransport:
@@ -260,7 +260,7 @@ class GrpcTransport:
         return body
 
     def send(self, call: Call, deadline: Deadline) -> Reply:
-        """Send ``call``, whose answer is its first message; see `Transport.send`."""
+        """Send ``call`` and read all its messages; see `Transport.send`."""
         return _reply(self.gather(call, deadline))
 
     def gather(self, call: Call, deadline: Deadline) -> list[bytes]:
@@ -394,7 +394,7 @@ class AsyncGrpcTransport:
         return await self._begin(call, deadline, deadline)
 
     async def send(self, call: Call, deadline: Deadline) -> Reply:
-        """Send ``call``, whose answer is its first message; see `Transport.send`."""
+        """Send ``call`` and read all its messages; see `Transport.send`."""
         return _reply(await self.gather(call, deadline))
 
     async def gather(self, call: Call, deadline: Deadline) -> list[bytes]:
