@@ -257,8 +257,8 @@ def test_a_completion_is_the_prompt_and_what_came():
     continuation, body, _ = go_on(
         "openai-completions", "text", received, prompt="Once upon a ", stop="x"
     )
-    assert body["prompt"] == "Once upon a time "
-    assert continuation.sent == "time "
+    assert body["prompt"] == "Once upon a time"
+    assert continuation.sent == "time"
     assert body["max_tokens"] == 3
     assert body["stop"] == ["x"]
     assert continuation.reader is None

@@ -88,8 +88,10 @@ class OpenAICompletions(Dialect):
         except UsageError as error:
             raise ResumeUnsupported(str(error)) from error
         limit = yield from self._limit(generation, received.left)
-        call = self._post(generation, prompt + received.text, limit, received)
-        return Continuation(call=call, sent=received.text)
+        # Whitespace at the end may become another token than it was.
+        sent = received.text.rstrip()
+        call = self._post(generation, prompt + sent, limit, received)
+        return Continuation(call=call, sent=sent)
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads ``text_completion`` objects."""

@@ -30,6 +30,12 @@ def never(body: Mapping[str, Any]) -> bool:
     return False
 
 
+def ends_with_usage(body: Mapping[str, Any]) -> bool:
+    """Whether an answer ends with its usage: a stream when it is asked to."""
+    options = body.get("stream_options") or {}
+    return bool(options.get("include_usage")) or not body.get("stream")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChatSide(Side):
     """One such server.
@@ -58,13 +64,17 @@ class ChatSide(Side):
             stop=ask.stops(body.get("stop")),
             n=body.get("n") or 1,
             streams=bool(body.get("stream")),
-            usage=bool((body.get("stream_options") or {}).get("include_usage")),
+            usage=self.tells_usage(body),
             prompt_tokens=len(world.model.tokenize(ask.template(messages))),
         )
         if found.turn and not self.prefills(body):
             closed = [*messages, {"role": "user", "content": ""}]
             return replace(found, context=repr(closed), opening=b"", reasoning=b"")
         return asked_to_go_on(found, messages)
+
+    def tells_usage(self, body: Mapping[str, Any]) -> bool:
+        """Whether the answer ends with its usage."""
+        return ends_with_usage(body)
 
     def error(self, status: int, message: str, type: str | None) -> Any:  # noqa: A002 - as all APIs call it
         """OpenAI's error document."""

@@ -13,7 +13,7 @@ from midstream._errors import ServerError
 from midstream._events import Finish, TextDelta, UsageReport
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.sides.base import Answer, Side, World, document
-from midstream.testing._fake.sides.chat import ChatSide, joined
+from midstream.testing._fake.sides.chat import ChatSide, ends_with_usage, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,15 +54,24 @@ def marked(body: Mapping[str, Any]) -> bool:
     return bool(body["messages"][-1].get("prefix"))
 
 
+def _accent(name: str) -> Accent:
+    accent: Accent = find(name).accent  # type: ignore[attr-defined]  # of this family
+    return accent
+
+
 def _refused(name: str, status: int, message: str, kind: str | None) -> Any:
     """An error as the dialect writes it."""
-    accent: Accent = find(name).accent  # type: ignore[attr-defined]  # of this family
-    return {"error": accent.error(ServerError(message, status=status, type=kind))}
+    error = ServerError(message, status=status, type=kind)
+    return {"error": _accent(name).error(error)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccentedSide(ChatSide):
-    """A chat server with error documents of its own."""
+    """A chat server with error documents and a place for usage of its own."""
+
+    def tells_usage(self, body: Mapping[str, Any]) -> bool:
+        """Those that have it in the last chunk need not be asked."""
+        return super().tells_usage(body) or _accent(self.name).usage != "own"
 
     def error(self, status: int, message: str, type: str | None) -> Any:  # noqa: A002 - as all APIs call it
         """The dialect's error document."""
@@ -109,7 +118,7 @@ class CompletionsSide(Side):
             stop=ask.stops(body.get("stop")),
             n=body.get("n") or 1,
             streams=bool(body.get("stream")),
-            usage=bool((body.get("stream_options") or {}).get("include_usage")),
+            usage=ends_with_usage(body),
             prompt_tokens=len(prompt),
         )
 
@@ -236,5 +245,7 @@ OPENAI_SIDES: Sequence[Side] = (
     ),
     AccentedSide(name="mistral", prefills=marked),
     AccentedSide(name="openrouter", prefills=always),
-    AccentedSide(name="groq", prefills=always),
+    AccentedSide(
+        name="groq", aliases=("/openai/v1/chat/completions",), prefills=always
+    ),
 )
