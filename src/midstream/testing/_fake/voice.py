@@ -68,8 +68,9 @@ class Voice:
 
     def say(self, step: Step) -> list[Event]:
         """The events of one step; none while its text is held back."""
-        if not isinstance(step.event, TextDelta | ReasoningDelta):
-            return [*self._flush(), step.event]
+        says = isinstance(step.event, TextDelta | ReasoningDelta)
+        if not says or (isinstance(step.event, ReasoningDelta) and not step.data):
+            return [*self._flush(), step.event]  # a signature has no text
         events: list[Event] = []
         if self._last is not None and self._last.channel != step.channel:
             events = self._flush()
