@@ -25,6 +25,7 @@ import trustme
 
 from midstream._dialects.base import Call
 from midstream._timeouts import Deadline
+from midstream._transports import pool
 from midstream._transports.http import AsyncHttpTransport, HttpTransport
 
 PATIENCE = 20.0
@@ -197,8 +198,6 @@ def server_context(authority):
 @pytest.fixture
 def trust(authority, tmp_path, monkeypatch):
     """Let clients that are made in this test trust the servers of it."""
-    from midstream._transports import pool  # noqa: PLC0415
-
     path = tmp_path / "authority.pem"
     authority.cert_pem.write_to_path(str(path))
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
@@ -248,6 +247,7 @@ class Way:
 
     def __call__(self, talk, *, connect=PATIENCE, **options):
         """Run ``await talk(transport)``; options are those of the user's client."""
+        options.setdefault("verify", pool.ssl_context())  # making one takes 30 ms
         if self.blocking:
             return self._block(talk, connect, options)
         return anyio.run(self._await, talk, connect, options, backend=self.colour)

@@ -10,6 +10,7 @@ import pytest
 
 from midstream._errors import TimedOut
 from midstream._timeouts import Deadline
+from midstream._transports import watchdog
 from midstream._transports.exchange import Exchange
 from midstream._transports.watchdog import Watchdog
 
@@ -28,11 +29,15 @@ def stream_then_stall(peer):
 def test_silence_before_the_headers(way, serve, call, within):
     def script(peer):
         peer.request()
+        peer.head()
+        peer.end()
+        peer.request()
         peer.wait_gone()
 
     server = serve(script)
 
     async def talk(transport):
+        await transport.send(call(server.url), within())  # all is imported and warm
         with pytest.raises(TimedOut) as caught:
             await transport.open(call(server.url), within(SHORT * 4))
         assert caught.value.kind == "first_token"
@@ -65,24 +70,27 @@ def test_silence_in_the_body(way, serve, call, within):
     way(talk)
 
 
-def test_a_deadline_that_moves_away_is_followed(way, serve, call, within):
+@pytest.mark.parametrize(
+    "kind", [("thread", "ours"), ("thread", "user"), ("asyncio", "ours")], ids="-".join
+)
+def test_a_deadline_that_moves_away_is_followed(ways, serve, call, within, kind):
     def script(peer):
         peer.request()
         peer.head()
-        for _ in range(5):
-            time.sleep(SHORT)
+        for _ in range(3):
+            time.sleep(0.5)
             peer.chunk(b"token")
         peer.end()
 
     server = serve(script)
 
     async def talk(transport):
-        deadline = within(SHORT * 4)
+        deadline = within(1.2)
         body = await transport.open(call(server.url), deadline)
         while await body.read() is not None:
-            deadline.at = time.monotonic() + SHORT * 4
+            deadline.at = time.monotonic() + 1.2
 
-    way(talk)
+    ways[kind](talk)
 
 
 def test_no_deadline(way, serve, call, within):
@@ -289,13 +297,15 @@ def test_a_watchdog_waits_for_a_read(exchange):
     dog.stop()
 
 
-def test_a_watchdog_forgives_a_read_that_finds_something(exchange):
+def test_a_watchdog_forgives_a_read_that_finds_something(exchange, monkeypatch):
+    monkeypatch.setattr(watchdog, "GRACE", 30)
     dog = Watchdog(exchange)
     exchange.deadline.at = time.monotonic() - 1
-    for _ in range(3):
-        dog.watch()
-        time.sleep(0.02)
-        dog.rest()
+    dog.watch()
+    time.sleep(0.05)  # it waits for the grace to end
+    dog.rest()
+    with dog._changed:
+        dog._changed.notify()
     assert not exchange.line.broken.wait(SHORT)
     dog.stop()
 

@@ -83,16 +83,26 @@ def test_a_cancelled_exchange_waits_for_nothing(pair):
 
 
 def test_addresses_share_the_time(monkeypatch, listener):
-    deaf = ("127.0.0.1", 1)
+    deaf = ("127.0.0.2", listener.getsockname()[1])
     good = listener.getsockname()
     found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", at) for at in (deaf, good)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    stream = SyncBackend().connect_tcp("name", 80, 5)
+    stream = SyncBackend().connect_tcp("name", good[1], 5)
     assert stream.get_extra_info("socket").getpeername() == good
     stream.close()
+
+    async def connect():
+        stream = await AsyncioBackend().connect_tcp("name", good[1], 5)
+        assert stream.get_extra_info("socket").getpeername() == good
+        await stream.aclose()
+        await asyncio.sleep(0)
+
+    asyncio.run(connect())
     found.clear()
     with pytest.raises(httpcore.ConnectError):
         SyncBackend().connect_tcp("name", 80)
+    with pytest.raises(httpcore.ConnectError):
+        asyncio.run(AsyncioBackend().connect_tcp("name", 80))
 
 
 @pytest.mark.parametrize(

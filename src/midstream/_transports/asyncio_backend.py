@@ -10,6 +10,7 @@ when it rings it looks at the deadline of that moment and sleeps on if that has 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from contextlib import suppress
 from math import inf
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 HIGH_WATER = 256 * 1024
 """Bytes that may wait for a slow reader before the socket is left to fill."""
-
-HAPPY_EYEBALLS = 0.25
-"""Seconds before the next address is tried as well (RFC 8305)."""
 
 
 class AsyncioStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
@@ -241,19 +239,38 @@ class AsyncioBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> AsyncioStream:
-        """Connect to the first address of ``host`` that answers."""
+        """Connect to the first address of ``host`` that answers.
+
+        Addresses share the time. asyncio could race them, but before Python 3.13 it
+        loses connected sockets when it is cancelled then.
+        """
         del local_address, socket_options  # our pools set neither
         loop = asyncio.get_running_loop()
+        ends = monotonic() + (inf if timeout is None else timeout)
+        failure: OSError = OSError("the host has no address")
         try:
             async with asyncio.timeout(_seconds(timeout)):
-                _, stream = await loop.create_connection(
-                    AsyncioStream, host, port, happy_eyeballs_delay=HAPPY_EYEBALLS
-                )
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            for tried, (family, _, protocol, _, address) in enumerate(found):
+                share = (ends - monotonic()) / (len(found) - tried)
+                try:
+                    async with asyncio.timeout(_seconds(share)):
+                        _, stream = await loop.create_connection(
+                            AsyncioStream,
+                            str(address[0]),
+                            port,
+                            family=family,
+                            proto=protocol,
+                        )
+                except OSError as error:
+                    failure = error
+                else:
+                    return stream
+            raise failure
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(str(error)) from error
         except (OSError, UnicodeError) as error:
             raise httpcore.ConnectError(str(error)) from error
-        return stream
 
 
 def _seconds(timeout: float | None) -> float | None:
