@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midstream._dialects.gemini import Gemini
 from midstream._dialects.item_rows import ROWS as ITEM_ROWS
 from midstream._dialects.llama import LlamaCompletion
-from midstream._dialects.ollama import OllamaChat
+from midstream._dialects.ollama import OllamaChat, OllamaGenerate
 from midstream._dialects.openai_rows import ROWS as OPENAI_ROWS
+from midstream._dialects.sglang import SGLang
+from midstream._dialects.tgi import Tgi
 from midstream._dialects.triton_grpc import TRITON_GRPC
+from midstream._dialects.triton_http import TritonHttp
 from midstream._errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +23,11 @@ _ROWS: list[Dialect] = [
     *ITEM_ROWS,
     LlamaCompletion(),
     OllamaChat(),
+    OllamaGenerate(),
+    Gemini(),
+    Tgi(),
+    SGLang(),
+    TritonHttp(),
     TRITON_GRPC,
 ]
 _TABLE: dict[str, Dialect] = {dialect.name: dialect for dialect in _ROWS}

@@ -111,7 +111,7 @@ class SGLang(Dialect):
         if not prompt:
             given = {"prompt": raw_prompt(generation)}
             prompt = list(
-                (yield from self._ask(generation, "/tokenize", given))["tokens"]
+                (yield from self._ask(generation, "/v1/tokenize", given))["tokens"]
             )
         kept, spelled = yield from self._spelling(generation, ids, received.text)
         again = len(ids) - len(kept)
@@ -130,7 +130,7 @@ class SGLang(Dialect):
         """The most of ``ids`` that spell a begin of ``text``, and what they spell."""
         for size in range(len(ids), max(len(ids) - _HALF, 0), -1):
             asked = {"tokens": ids[:size]}
-            reply = yield from self._ask(generation, "/detokenize", asked)
+            reply = yield from self._ask(generation, "/v1/detokenize", asked)
             spelled = str(reply["text"])
             if text.startswith(spelled):
                 return ids[:size], spelled
@@ -141,7 +141,7 @@ class SGLang(Dialect):
     ) -> Flow[dict[str, Any]]:
         """One of the tokenizer's routes; servers before 2025-10 have none."""
         named = {"model": generation.endpoint.model or "default", **body}
-        reply = yield post(rooted(generation), route, named)
+        reply = yield post(generation, route, named)
         if reply.status == _OK:
             return load_object(reply.content)
         error = self.error(reply)

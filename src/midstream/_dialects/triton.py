@@ -267,7 +267,7 @@ class OutputReader:
         cumulative: Each text holds the whole answer so far.
 
     Attributes:
-        waits: Whether the model gives reasons and has not given one yet.
+        waits: Whether the model gives reasons and one is yet to come.
     """
 
     __slots__ = (
@@ -329,13 +329,14 @@ class OutputReader:
 
     def reasons(self, words: Sequence[str]) -> list[Finish | Failure]:
         """Finish reasons; Python's ``"None"`` until there is one."""
-        found = []
+        found: list[Finish | Failure] = []
         for choice, word in enumerate(words):
             if word not in {"", "None"} and choice not in self._finished:
                 self._finished.add(choice)
                 found.append(finish(word, choice))
         if words:
-            self.waits = not self._finished
+            unfinished = set(range(len(words))) - self._finished
+            self.waits = any(words[choice] == "None" for choice in unfinished)
         return found
 
     def usage(self) -> list[UsageReport]:

@@ -71,6 +71,7 @@ class Pen:
         unmarked: The end record without its end marker; None when nothing is left.
         ping: The server's keep-alive.
         kept: The name under which the server keeps the stream, if it gave it one.
+        type: The body's media type, where it is not the dialect's own.
     """
 
     writer: Writer
@@ -78,6 +79,7 @@ class Pen:
     unmarked: Callable[[bytes], bytes | None] = lambda _: None
     ping: bytes = b""
     kept: str | None = None
+    type: str | None = None
 
 
 def records(

@@ -140,7 +140,7 @@ class Service:
 
     def owner(self, route: str) -> Side:
         """Who answers on a path without a dialect's name in front."""
-        owners = (side for side in self._sides if route in side.routes)
+        owners = (side for side in self._sides if side.serves(route))
         return next(owners, self._sides[0])
 
     def serve(self, line: Line) -> None:
@@ -201,14 +201,15 @@ class Service:
         if self._api_key is None:
             return
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self._api_key not in (bearer, request.headers.get("x-api-key")):
+        others = map(request.headers.get, ("x-api-key", "x-goog-api-key"))
+        if self._api_key not in (bearer, *others):
             raise Refusal(401, "Invalid API Key", type="authentication_error")
 
     def _routed(self, visit: _Visit) -> Ended:
         request = visit.request
         if request.path in self._routes:
             return visit.fail(self._routes[request.path])
-        if request.method == "POST" and request.path in visit.side.routes:
+        if request.method == "POST" and visit.side.serves(request.path):
             return visit.generate()
         asked = request
         if request.method == "HEAD":
@@ -221,7 +222,7 @@ class Service:
             answer = side.other(asked, self._mind.world)
             if answer is not None:
                 return visit.reply(answer)
-        if request.path in visit.side.routes:
+        if visit.side.serves(request.path):
             raise Refusal(405, "Method Not Allowed")
         raise Refusal(404, "File Not Found")
 
@@ -243,6 +244,10 @@ class _Visit:
         body = self._entry.body
         if not isinstance(body, dict):
             raise Refusal(400, "the body is no JSON object")
+        body = self.side.addressed(body, self.request)
+        answer = self.side.ungenerated(body, self._mind.world)
+        if answer is not None:
+            return self.reply(answer)
         asked = self.side.asked(body, self._mind.world)
         self._entry.streams = asked.streams
         if (ended := self._fault()) is not None:
@@ -312,7 +317,7 @@ class _Visit:
 
     def _play(self, source: Iterator[Record], pen: Pen) -> Ended:
         entry = self._entry
-        media = {"Content-Type": self.side.dialect.content_type}
+        media = {"Content-Type": pen.type or self.side.dialect.content_type}
         chunked = self.request.version != "HTTP/1.0"
         body = Body(
             self._line, media | dict(self.side.headers), entry.faults, chunked=chunked

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 from midstream._errors import UsageError
 from midstream.testing._fake.sides.chat import ChatSide
 from midstream.testing._fake.sides.cohere import CohereSide
+from midstream.testing._fake.sides.gemini import GeminiSide
 from midstream.testing._fake.sides.llama import LlamaChatSide, LlamaCompletionSide
 from midstream.testing._fake.sides.lmstudio import LMStudioSide
 from midstream.testing._fake.sides.messages import MESSAGES_SIDES
-from midstream.testing._fake.sides.ollama import OllamaSide
+from midstream.testing._fake.sides.ollama import OllamaGenerateSide, OllamaSide
 from midstream.testing._fake.sides.openai import OPENAI_SIDES
 from midstream.testing._fake.sides.responses import RESPONSES_SIDES
+from midstream.testing._fake.sides.sglang import SGLangSide
+from midstream.testing._fake.sides.tgi import TgiSide
+from midstream.testing._fake.sides.triton_http import TritonHttpSide
 
 if TYPE_CHECKING:
     from midstream.testing._fake.sides.base import Side
@@ -33,6 +37,11 @@ HTTP_SIDES: dict[str, Side] = {
         *RESPONSES_SIDES,
         CohereSide(),
         LMStudioSide(),
+        GeminiSide(),
+        TgiSide(),
+        SGLangSide(),
+        OllamaGenerateSide(),
+        TritonHttpSide(),
     )
 }
 GRPC_DIALECTS = ("triton-grpc",)

@@ -93,6 +93,22 @@ class Side(ABC):
         """All paths on which streams are asked for."""
         return (self.route, *self.aliases)
 
+    def serves(self, path: str) -> bool:
+        """Whether streams are asked for on a path."""
+        return path in self.routes
+
+    def addressed(
+        self, body: Mapping[str, Any], request: HttpRequest
+    ) -> Mapping[str, Any]:
+        """The body with what the request's address says beside it."""
+        del request
+        return body
+
+    def ungenerated(self, body: Mapping[str, Any], world: World) -> Answer | None:
+        """The answer to a request on such a path that wants nothing generated."""
+        del body, world
+        return None
+
     @property
     def manner(self) -> Manner:
         """How it speaks."""

@@ -1,4 +1,4 @@
-"""Ollama's ``/api/chat``: a line a token, prefill, and the repeat guard."""
+"""Ollama's two routes: a line a token, prefill or raw prompts, the repeat guard."""
 
 from __future__ import annotations
 
@@ -68,26 +68,27 @@ class OllamaSide(Side):
             if repeats >= _REPEATS:
                 return
 
+    def said(self, text: str, **more: Any) -> dict[str, Any]:
+        """What an answer says, where this route has it."""
+        return {"message": {"role": "assistant", "content": text, **more}}
+
     def complete(self, events: Sequence[Event | Signal]) -> Any:
         """One line with everything."""
-        message: dict[str, Any] = {
-            "role": "assistant",
-            "content": joined(events, TextDelta),
-        }
+        more: dict[str, Any] = {}
         thought = joined(events, ReasoningDelta)
         if thought:
-            message["thinking"] = thought
+            more["thinking"] = thought
         calls = [
             {"function": {"name": e.name, "arguments": loads(e.arguments.encode())}}
             for e in events
             if isinstance(e, ToolCallDelta)
         ]
         if calls:
-            message["tool_calls"] = calls
+            more["tool_calls"] = calls
         reply: dict[str, Any] = {
             "model": "fake",
             "created_at": "2026-01-01T00:00:00Z",
-            "message": message,
+            **self.said(joined(events, TextDelta), **more),
             "done": True,
         }
         for event in events:
@@ -107,3 +108,49 @@ class OllamaSide(Side):
             case "GET", "/api/tags":
                 return document({"models": [{"name": "fake:latest"}]})
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OllamaGenerateSide(OllamaSide):
+    """``/api/generate``: a prompt for the template, or a raw one."""
+
+    name: str = "ollama-generate"
+    route: str = "/api/generate"
+
+    def ungenerated(self, body: Mapping[str, Any], world: World) -> Answer | None:
+        """What the template makes of the prompt."""
+        del world
+        if not body.get("_debug_render_only"):
+            return None
+        rendered = _rendered(body).decode("utf-8", "replace")
+        info = {"rendered_template": rendered, "image_count": 0}
+        return document({"model": body.get("model"), "_debug_info": info})
+
+    def asked(self, body: Mapping[str, Any], world: World) -> ask.Asked:
+        """A raw prompt may hold the begin of the answer; streaming is the default."""
+        if not body.get("model"):
+            raise ask.Refusal(400, "model is required")
+        raw, options = bool(body.get("raw")), body.get("options") or {}
+        if raw and (body.get("system") or body.get("template") or body.get("context")):
+            refused = "raw mode does not support template, system, or context"
+            raise ask.Refusal(400, refused)
+        opening = ask.words(body.get("prompt")) if raw else _rendered(body)
+        return ask.Asked(
+            opening=opening,
+            raw=True,
+            max_tokens=ask.limit(options.get("num_predict")),
+            stop=ask.stops(options.get("stop")),
+            streams=body.get("stream", True),
+            prompt_tokens=len(world.model.tokenize(opening)),
+        )
+
+    def said(self, text: str, **more: Any) -> dict[str, Any]:
+        """The text, without a message around it."""
+        return {"response": text, **more}
+
+
+def _rendered(body: Mapping[str, Any]) -> bytes:
+    turns = [{"role": "user", "content": body.get("prompt")}]
+    if body.get("system"):
+        turns.insert(0, {"role": "system", "content": body["system"]})
+    return ask.template(turns)

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from midstream.testing._fake.sides.base import World
     from midstream.testing._fake.voice import Why
 
-_INPUTS = (
+INPUTS = (
     TensorSpec("text_input"),
     TensorSpec("stream", "BOOL"),
     TensorSpec("exclude_input_in_output", "BOOL"),
     TensorSpec("sampling_parameters"),
 )
-_OUTPUTS = (
+OUTPUTS = (
     TensorSpec("text_output", shape=(-1,)),
     TensorSpec("finish_reason", shape=(-1,)),
     TensorSpec("num_output_tokens", "UINT32", (-1,)),
     TensorSpec("num_input_tokens", "UINT32"),
 )
-_WORDS: dict[Why, str] = {
+WORDS: dict[Why, str] = {
     "eos": "stop",
     "word": "stop",
     "length": "length",
@@ -61,7 +61,7 @@ class TritonSide(GrpcSide):
     def manner(self) -> Manner:
         """Half characters pass."""
         return Manner(
-            whole=False, ids=False, finish=lambda why: Finish(_WORDS[why], _WORDS[why])
+            whole=False, ids=False, finish=lambda why: Finish(WORDS[why], WORDS[why])
         )
 
     @property
@@ -105,7 +105,7 @@ def _document(request: Any) -> dict[str, object]:
 
 def _metadata(content: bytes) -> bytes:
     name = messages().ModelMetadataRequest.FromString(content).name
-    return write_metadata(name, _INPUTS, _OUTPUTS)
+    return write_metadata(name, INPUTS, OUTPUTS)
 
 
 def _config(content: bytes) -> bytes:
