@@ -70,10 +70,9 @@ def test_a_stream_without_drops():
     metrics = Metrics()
     metrics.connect(10.0)
     assert metrics.ttft is None
-    metrics.text(12.0, 1, 4, 1)
-    metrics.tick(12.0)
-    metrics.text(12.5, 2, 8, 5)
-    metrics.tick(13.0)
+    metrics.read(12.0, 1, 4, 1)
+    metrics.read(12.5, 2, 8, 5)
+    metrics.read(13.0, 0, 0, 0)
     assert (metrics.ttft, metrics.duration) == (2.0, 3.0)
     assert (metrics.chunks, metrics.characters, metrics.connects) == (3, 12, 1)
     assert (metrics.icl.count, metrics.icl.max) == (1, 0.5)
@@ -86,11 +85,11 @@ def test_a_stream_without_drops():
 def test_a_drop_is_a_gap_and_no_latency():
     metrics = Metrics()
     metrics.connect(0.0)
-    metrics.text(1.0, 1, 1, 1)
+    metrics.read(1.0, 1, 1, 1)
     metrics.drop()
     metrics.connect(5.0)
     metrics.resumed(7.0)
-    metrics.text(9.0, 1, 1, 1)
+    metrics.read(9.0, 1, 1, 1)
     assert metrics.icl.count == 0
     assert (metrics.gap, metrics.resumes, metrics.connects) == (7.0, 1, 2)
     assert metrics.ttft == 1.0
@@ -99,19 +98,19 @@ def test_a_drop_is_a_gap_and_no_latency():
 def test_text_without_tokens_counts_for_chunks_only():
     metrics = Metrics()
     metrics.connect(0.0)
-    metrics.text(1.0, 1, 1, 0)
-    metrics.text(2.0, 1, 1, 0)
+    metrics.read(1.0, 1, 1, 0)
+    metrics.read(2.0, 1, 1, 0)
     assert (metrics.icl.count, metrics.itl.count) == (1, 0)
 
 
 def test_speed_needs_a_second_moment():
     metrics = Metrics()
-    metrics.tick(5.0)
+    metrics.read(5.0, 0, 0, 0)
     assert metrics.duration == 0.0
-    metrics.text(5.0, 1, 1, 1)
+    metrics.read(5.0, 1, 1, 1)
     assert metrics.ttft == 0.0
     metrics.tokens = 1
     assert metrics.tokens_per_second is None
     metrics.connect(5.0)
-    metrics.tick(6.0)
+    metrics.read(6.0, 0, 0, 0)
     assert metrics.tokens_per_second == 0.0

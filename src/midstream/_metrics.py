@@ -153,8 +153,8 @@ class Metrics:
         self.resumes += 1
         self.gap += gap
 
-    def text(self, now: float, chunks: int, characters: int, tokens: int) -> None:
-        """One network read brought text.
+    def read(self, now: float, chunks: int, characters: int, tokens: int) -> None:
+        """One network read brought something.
 
         Args:
             now: Monotonic seconds.
@@ -162,20 +162,20 @@ class Metrics:
             characters: Their characters.
             tokens: Their tokens.
         """
+        if self._began is None:
+            self._began = now
+        self.duration = now - self._began
+        if not chunks:
+            return
         self.chunks += chunks
         self.characters += characters
-        if self.ttft is None:
-            self.ttft = now - (now if self._began is None else self._began)
         last, self._last = self._last, now
         if last is not None:
             self.icl.add(now - last)
             if tokens > 0:
                 self.itl.add((now - last) / tokens, tokens)
-
-    def tick(self, now: float) -> None:
-        """Something came."""
-        if self._began is not None:
-            self.duration = now - self._began
+        elif self.ttft is None:
+            self.ttft = self.duration
 
     def drop(self) -> None:
         """The line broke: the wait for the next text is a gap, no latency."""

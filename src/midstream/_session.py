@@ -411,12 +411,11 @@ class Session:
                 tokens += 1 if event.tokens is None else event.tokens
             elif isinstance(event, ReasoningDelta | RefusalDelta | ToolCallDelta):
                 progress = True
-        if chunks:
-            self.metrics.text(now, chunks, characters, tokens)
-        self.metrics.tick(now)
+        self.metrics.read(now, chunks, characters, tokens)
         if chunks or progress:
             self._plan.attempt = 0
-            self._failed.clear()
+            if self._failed:
+                self._failed.clear()
             self._last_token = now
             self._await("idle", self._timeouts.idle, now)
         elif self.deadline.kind == "idle":
@@ -434,8 +433,8 @@ class Session:
     def _await(self, kind: TimeoutKind, seconds: float | None, now: float) -> None:
         deadline = self.deadline
         deadline.kind, deadline.seconds = kind, seconds
-        deadline.at = inf if seconds is None else now + seconds
-        if self._total_at < deadline.at:
+        deadline.at = at = inf if seconds is None else now + seconds
+        if self._total_at < at:
             deadline.kind, deadline.seconds = "total", self._timeouts.total
             deadline.at = self._total_at
 

@@ -57,6 +57,11 @@ class ChatReader(ChunkReader):
         index = choice.get("index") or 0
         delta = choice.get("delta") or {}
         content = delta.get("content")
+        if content and len(delta) == 1 and type(content) is str:  # the common one
+            ids = tuple(choice.get("token_ids") or ())
+            logprobs = choice.get("logprobs")
+            events.append(TextDelta(content, index, tokens, ids, logprobs))
+            return
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         ids = tuple(choice.get("token_ids") or ())
         if isinstance(content, list):

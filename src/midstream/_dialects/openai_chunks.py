@@ -59,10 +59,11 @@ class ChunkReader(ABC):
         if data == b"[DONE]":
             return [End()]
         chunk = load_object(data)
-        groq = chunk.get("x_groq") or {}
-        # Groq tells inside an ordinary chunk that it stops early.
-        error = chunk.get("error") or groq.get("error")
-        if name == "error" or error:
+        groq = chunk.get("x_groq")
+        error = chunk.get("error")
+        if groq:  # Groq tells inside an ordinary chunk that it stops early
+            error = error or groq.get("error")
+        if error or name == "error":
             return [Failure(error_of({"error": error} if error else chunk))]
         choices = chunk.get("choices") or ()
         events: list[Event | Signal] = []
@@ -72,7 +73,7 @@ class ChunkReader(ABC):
         for choice in choices:
             self._choice(choice, self._new_tokens(chunk, choice), events)
             self._ending(choice, events)
-        usage = chunk.get("usage") or groq.get("usage")
+        usage = chunk.get("usage") or (groq and groq.get("usage"))
         if usage:
             events.append(UsageReport(usage_of(usage)))
         return events
@@ -110,11 +111,11 @@ class ChunkReader(ABC):
 
     def _ending(self, choice: Mapping[str, Any], events: list[Event | Signal]) -> None:
         """The choice's end; a provider behind OpenRouter may fail under a ``stop``."""
-        if choice.get("error"):
-            events.append(Failure(error_of({"error": choice["error"]})))
-            return
-        reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
-        if reason:
+        reason, error = choice.get("finish_reason"), choice.get("error")
+        if error:
+            events.append(Failure(error_of({"error": error})))
+        elif reason:
+            native = choice.get("native_finish_reason")
             told = native if native in BROKEN else reason
             events.append(finish(told, choice.get("index") or 0))
 
