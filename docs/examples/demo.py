@@ -71,20 +71,20 @@ def main() -> None:
     options = arguments()
     model = "gemma3" if options.japanese else "smollm2"
     dialect = "llama.cpp-completion" if options.japanese else "llama.cpp"
+    console.print(f"Starting llama.cpp with {model} …")
     prompt = options.prompt or (BEGINNING if options.japanese else QUESTION)
     ask = {"max_tokens": options.tokens, "temperature": 0, "seed": options.seed}
     ask["extra"] = NO_CIRCLES if options.japanese else {}
     try:
-        with console.status(f"Starting llama.cpp with {model} …"):
-            server = LlamaServer(model, swa_full=True)
-            server.start()
+        # One slot: a continuation in another one would not find what was computed,
+        # and evaluating it anew, in larger batches, rounds differently.
+        with LlamaServer(model, slots=1, swa_full=True) as server:
             # The prompt is evaluated once and kept: first tokens can be compared.
             with (
                 midstream.Client(f"{dialect}@{server.url}") as client,
                 client.stream(prompt, max_tokens=1) as stream,
             ):
                 stream.read()
-        with server:
             console.print(f"[bold]llama.cpp[/] with {model} on {server.url}")
             console.print(Text(prompt, style="italic"))
             console.rule("unbroken")

@@ -168,8 +168,12 @@ def llama_url(llama):
 
 @pytest.fixture(scope="session")
 def gemma():
-    """The real llama.cpp with Gemma 3: many languages, a sliding window."""
-    with LlamaServer("gemma3", swa_full=True) as server:
+    """The real llama.cpp with Gemma 3: many languages, a sliding window.
+
+    One slot, for its results depend on how what came before was batched: a prefix
+    continued in another slot is evaluated anew and may round to another token.
+    """
+    with LlamaServer("gemma3", slots=1, swa_full=True) as server:
         yield server
 
 
