@@ -448,10 +448,10 @@ class MessageWriter:
             records += self._in_block(block, "thinking_delta", thinking=event.text)
         if event.signature is None:
             return records
-        if self._kind == "thinking":
-            return records + self._in_block(
-                block, "signature_delta", signature=event.signature
-            )
+        if self._kind == "thinking":  # its signature is the last of a block
+            seal = {"signature": event.signature}
+            records += self._in_block(block, "signature_delta", **seal)
+            return records + self._close()
         sealed = {"type": "redacted_thinking", "data": event.signature}
         return [*self._close(), self._begin(sealed), self._stop(self._index)]
 
