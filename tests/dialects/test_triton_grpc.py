@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream._dialects.base import Continuation, Generation, Received, Reply
+from midstream._dialects.grpc_call import address
 from midstream._dialects.kserve import (
     CONFIG,
     METADATA,
@@ -19,7 +20,7 @@ from midstream._dialects.kserve import (
     write_config,
     write_metadata,
 )
-from midstream._dialects.triton_grpc import TRITON_GRPC, address, fault
+from midstream._dialects.triton_grpc import TRITON_GRPC, fault
 from midstream._errors import (
     BadRequest,
     ContextOverflow,
@@ -277,7 +278,7 @@ def test_the_row():
     assert TRITON_GRPC.transport == "grpc"
     assert isinstance(TRITON_GRPC.framer(), MessageFramer)
     assert TRITON_GRPC.strategies == ("text",)
-    assert address(TRITON_GRPC.default_url) == "grpc://localhost:8001"
+    assert address(TRITON_GRPC.default_url, 8001) == "grpc://localhost:8001"
 
 
 @pytest.mark.parametrize(
@@ -293,12 +294,12 @@ def test_the_row():
     ],
 )
 def test_addresses(url, want):
-    assert address(url) == want
+    assert address(url, 8001) == want
 
 
 def test_no_address():
     with pytest.raises(UsageError, match="has no host"):
-        address("grpc://")
+        address("grpc://", 8001)
 
 
 @pytest.mark.parametrize(

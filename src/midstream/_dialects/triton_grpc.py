@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from midstream._dialects.asking import bearer, raw_prompt
-from midstream._dialects.base import Call, Continuation, Dialect
+from midstream._dialects.asking import raw_prompt
+from midstream._dialects.base import Continuation, Dialect
+from midstream._dialects.grpc_call import rpc
 from midstream._dialects.kserve import (
     CONFIG,
     METADATA,
@@ -57,11 +58,19 @@ from midstream._frames.messages import MessageFramer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from midstream._dialects.base import Flow, Generation, Reader, Received, Writer
+    from midstream._dialects.base import (
+        Call,
+        Flow,
+        Generation,
+        Reader,
+        Received,
+        Writer,
+    )
     from midstream._events import Event, Signal
     from midstream._frames import Framer
     from midstream._request import Request
 
+_PORT = 8001
 _FINAL = "triton_final_response"
 _ASK_FINAL = "triton_enable_empty_final_response"
 
@@ -144,27 +153,7 @@ def _key(generation: Generation) -> str:
 
 
 def _call(generation: Generation, method: str, content: bytes) -> Call:
-    return Call(
-        url=address(generation.endpoint.base_url or ""),
-        method=method,
-        content=content,
-        secrets=bearer(generation),
-    )
-
-
-def address(url: str, port: int = 8001) -> str:
-    """``grpc://host:port`` or ``grpcs://host:port`` for any way to write it.
-
-    Raises:
-        UsageError: There is no host in it.
-    """
-    scheme, _, rest = url.rpartition("://")
-    host = rest.partition("/")[0].rpartition("@")[2]
-    if not host:
-        raise UsageError(f"{url!r} has no host; write HOST:PORT, grpc:// or grpcs://")
-    if ":" not in host.rpartition("]")[2]:
-        host = f"{host}:{port}"
-    return f"{'grpcs' if scheme in {'grpcs', 'https'} else 'grpc'}://{host}"
+    return rpc(generation, method, content, port=_PORT)
 
 
 def _request(
