@@ -261,6 +261,9 @@ class Session:
             )
         else:
             continuation = yield from dialect.continuation(generation, way, received)
+            echo = self.server.endpoint.echo
+            if echo is not None:
+                continuation = replace(continuation, echo=echo)
         yield from self._abandon()
         self._start(Leg(dialect, generation, way)).join(continuation, received.text)
         return continuation.call
