@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from midstream._errors import ServerError
+from midstream._dialects.faults import error_of
 from midstream._events import (
     End,
     Failure,
@@ -186,7 +186,8 @@ def _interruption(fault: ErrorEvent | Garbage, pen: Pen) -> Iterator[Record]:
     if isinstance(fault, Garbage):
         yield Record(fault.data, "noise")
         return
-    error = ServerError(fault.message, status=fault.status, type=fault.type)
+    words = {"message": fault.message, "type": fault.type, "code": fault.status}
+    error = error_of(words, status=fault.status)
     for data in pen.writer.write(Failure(error)):
         yield Record(data, "noise")
     if fault.then == "done":

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from midstream._dialects import find
 from midstream._dialects.completion_chunks import CompletionWriter
 from midstream._dialects.documents import dumps, loads
+from midstream._dialects.faults import error_of
 from midstream._dialects.openai_chunks import Accent, usage_document
-from midstream._errors import ServerError
 from midstream._events import Finish, TextDelta, UsageReport
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.sides.base import Answer, Side, World, document
@@ -61,7 +61,10 @@ def _accent(name: str) -> Accent:
 
 def _refused(name: str, status: int, message: str, kind: str | None) -> Any:
     """An error as the dialect writes it."""
-    error = ServerError(message, status=status, type=kind)
+    fallback = "invalid_request_error" if status < 500 else None  # noqa: PLR2004 - HTTP
+    error = error_of(
+        {"message": message, "type": kind or fallback, "code": status}, status=status
+    )
     return {"error": _accent(name).error(error)}
 
 
