@@ -172,13 +172,14 @@ def tgi_error(error: ServerError) -> dict[str, Any]:
 
 def sglang_error(error: ServerError) -> dict[str, Any]:
     """SGLang's, which says whether another try may help."""
-    kind = error.type or "InternalServerError"
+    code = error.status or 500
+    kinds = {400: "BadRequestError", 503: "ServiceUnavailableError"}
     return {
         "object": "error",
         "message": error.message,
-        "type": kind,
+        "type": error.type or kinds.get(code, "InternalServerError"),
         "param": None,
-        "code": error.status or 500,
+        "code": code,
         "retryable": error.retryable,
     }
 
