@@ -177,7 +177,7 @@ def record(document):
 def _chunks(body):
     while True:
         size, _, body = body.partition(b"\r\n")
-        if not int(size, 16):
+        if not int(size or b"0", 16):  # a cut body ends without the last chunk
             return
         yield body[: int(size, 16)]
         body = body[int(size, 16) + 2 :]

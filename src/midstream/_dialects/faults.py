@@ -124,7 +124,8 @@ _STATUS: dict[int, type[ServerError]] = {
 _RETRYABLE = (RateLimited, Overloaded, ServerFailed)
 _OVERFLOW = re.compile(
     r"context (size|length|window)|maximum context|prompt is too long|n_ctx"
-    r"|exceeds the model'?s? (maximum|context)|must be <= .*max_new_tokens",
+    r"|exceeds the model'?s? (maximum|context)|max_new_tokens\W+must be <="
+    r"|must have less than \d+ tokens",
     re.IGNORECASE,
 )
 _WHOLE = 4096  # characters of a message that are worth keeping
