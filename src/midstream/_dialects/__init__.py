@@ -13,6 +13,7 @@ from midstream._dialects.sglang import SGLang
 from midstream._dialects.tgi import Tgi
 from midstream._dialects.triton_grpc import TRITON_GRPC
 from midstream._dialects.triton_http import TritonHttp
+from midstream._dialects.vllm_grpc import VLLM_GRPC
 from midstream._errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _ROWS: list[Dialect] = [
     SGLang(),
     TritonHttp(),
     TRITON_GRPC,
+    VLLM_GRPC,
 ]
 _TABLE: dict[str, Dialect] = {dialect.name: dialect for dialect in _ROWS}
 

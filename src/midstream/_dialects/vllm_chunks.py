@@ -204,7 +204,7 @@ class ChunkWriter:
         return []
 
     def _chunk(self, event: TextDelta | ReasoningDelta) -> list[bytes]:
-        if not event.token_ids:
+        if not event.token_ids or event.tokens == 0:
             return []
         self._last[event.choice] = event.token_ids
         message = engine().GenerateResponse()

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, assert_never
 
 from midstream._dialects.protobuf import extra
+from midstream.testing._fake.asked import Refusal
 from midstream.testing._fake.faults import (
     ByteOrderMark,
     Cut,
@@ -19,16 +20,17 @@ from midstream.testing._fake.listener import Listener
 from midstream.testing._fake.play import End, Open, Send, Tear, Wait, play
 from midstream.testing._fake.relay import MARKS, Relay
 from midstream.testing._fake.sides.triton import TritonSide
+from midstream.testing._fake.sides.vllm import VllmSide
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from midstream.testing._fake.ledger import Recorded
     from midstream.testing._fake.play import Action
     from midstream.testing._fake.service import Mind
-    from midstream.testing._fake.sides.grpc import GrpcSide
+    from midstream.testing._fake.sides.grpc import GrpcSide, Other
 
-SIDES: tuple[GrpcSide, ...] = (TritonSide(),)
+SIDES: tuple[GrpcSide, ...] = (TritonSide(), VllmSide())
 _THREADS = 32  # streams at a time
 _SETTLE = 0.05  # seconds: gRPC clients drop messages that they had not read at a cut
 _CODES = {
@@ -92,10 +94,10 @@ class GrpcService:
     def _handlers(self) -> Any:
         grpc = self._grpc
         streams: dict[str, Any] = {side.method: self._streaming(side) for side in SIDES}
-        unary = {
-            name: self._unary(side, name, answer)
+        others = {
+            name: self._other(side, name, answer)
             for side in SIDES
-            for name, answer in side.unary.items()
+            for name, answer in side.others.items()
         }
 
         class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc, name-defined]
@@ -103,20 +105,21 @@ class GrpcService:
                 if details.method in streams:
                     run = streams[details.method]
                     return grpc.stream_stream_rpc_method_handler(run)
-                if details.method in unary:
-                    return grpc.unary_unary_rpc_method_handler(unary[details.method])
+                if details.method in others:
+                    run = others[details.method]
+                    return grpc.unary_stream_rpc_method_handler(run)
                 return None
 
         return Handlers()
 
-    def _unary(
-        self, side: GrpcSide, name: str, answer: Callable[[bytes], bytes]
-    ) -> Callable[[bytes, Any], bytes]:
-        def run(content: bytes, context: Any) -> bytes:
+    def _other(
+        self, side: GrpcSide, name: str, answer: Other
+    ) -> Callable[[bytes, Any], Iterable[bytes]]:
+        def run(content: bytes, context: Any) -> Iterable[bytes]:
             entry = self._record(side, name, content, context)
             self._admit(entry, context)
             self._mind.ledger.end(entry, "complete")
-            return answer(content)
+            yield from answer(content, self._mind.world)
 
         return run
 
@@ -153,7 +156,11 @@ class GrpcService:
         over = self._watch(entry, context)
         entry.streams = True
         self._admit(entry, context)
-        call = side.understand(content, self._mind.world)
+        try:
+            call = side.understand(content, self._mind.world)
+        except Refusal as refusal:
+            self._abort(entry, context, Status(refusal.status, refusal.message))
+            return
         entry.body = call.body
         faults = self._mind.faults.next(entry)
         entry.faults = [fault for fault in faults if not isinstance(fault, _TEXT_ONLY)]
@@ -164,7 +171,11 @@ class GrpcService:
         body = self._mind.body(events, call.pen, entry)
         wanted = (record for record in body if call.final or record.kind != "end")
         actions = play(wanted, call.pen, entry, self._mind.ledger)
-        yield from self._carry_out(actions, over, entry)
+        for message in self._carry_out(actions, over, entry):
+            failed = call.fails(message)
+            if failed is not None:
+                self._abort(entry, context, failed)
+            yield message
 
     def _watch(self, entry: Recorded, context: Any) -> threading.Event:
         """What is set when the call is over, however it ended."""

@@ -114,6 +114,17 @@ class ToyModel:
         """
         return b"".join(self._pieces[i] for i in ids if i not in (BOS, EOS))
 
+    def vocabulary(self) -> dict[bytes, int]:
+        """The id of every token that the model may ever say, but for control tokens.
+
+        A continuation that begins inside a token says the token's end.
+        """
+        answers = [self.steps, *(self.choice(n + 1) for n in range(len(self._choices)))]
+        for step in (step for steps in answers for step in steps):
+            for at in range(len(step.data)):
+                self.id_of(step.data[at:])
+        return dict(self._ids)
+
     def rest(self, prefix: bytes, reasoning: bytes = b"") -> list[Step] | None:
         """What is still to say after a prefix; None when that is not the answer's.
 

@@ -44,7 +44,7 @@ HTTP_SIDES: dict[str, Side] = {
         TritonHttpSide(),
     )
 }
-GRPC_DIALECTS = ("triton-grpc",)
+GRPC_DIALECTS = ("triton-grpc", "vllm-grpc")
 
 
 def side(name: str) -> Side:

@@ -26,9 +26,10 @@ from midstream.testing._fake.sides.grpc import Call, GrpcSide
 from midstream.testing._fake.voice import Manner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from midstream.testing._fake.sides.base import World
+    from midstream.testing._fake.sides.grpc import Other
     from midstream.testing._fake.voice import Why
 
 INPUTS = (
@@ -65,7 +66,7 @@ class TritonSide(GrpcSide):
         )
 
     @property
-    def unary(self) -> Mapping[str, Callable[[bytes], bytes]]:
+    def others(self) -> Mapping[str, Other]:
         """Metadata and configuration of the model."""
         return {METADATA: _metadata, CONFIG: _config}
 
@@ -103,10 +104,12 @@ def _document(request: Any) -> dict[str, object]:
     }
 
 
-def _metadata(content: bytes) -> bytes:
+def _metadata(content: bytes, world: World) -> list[bytes]:
+    del world
     name = messages().ModelMetadataRequest.FromString(content).name
-    return write_metadata(name, INPUTS, OUTPUTS)
+    return [write_metadata(name, INPUTS, OUTPUTS)]
 
 
-def _config(content: bytes) -> bytes:
-    return write_config(messages().ModelConfigRequest.FromString(content).name, {})
+def _config(content: bytes, world: World) -> list[bytes]:
+    del world
+    return [write_config(messages().ModelConfigRequest.FromString(content).name, {})]
