@@ -121,7 +121,7 @@ def test_leaving_stops_generation(triton, http):
     left = time.time()
     (note,) = until(lambda: [r for r in triton.requests() if r["id"] == "leaves"])
     assert note["end"] == "cancelled"
-    assert sum(at > left for at in note["times"]) <= 20
+    assert sum(at > left for at in note["times"]) <= 200  # of 5,000
 
 
 # The messages of ModelStreamInfer that are needed here, written down by hand.
@@ -204,4 +204,4 @@ def test_grpc_streams_bytes_and_cancels(triton, triton_grpc_url, messages, fake)
         never.set()
     (note,) = until(lambda: [r for r in triton.requests() if r["id"] == "cancelled"])
     assert note["end"] == "cancelled"
-    assert sum(at > cancelled for at in note["times"]) <= 20
+    assert sum(at > cancelled for at in note["times"]) <= 200  # of 5,000
