@@ -595,6 +595,8 @@ def test_an_empty_turn_is_never_sent(wire, text):
 def test_a_server_that_trims_nothing_gets_the_whitespace(wire):
     asked = wire.generation("llama.cpp-messages")
     assert wire.go_on(asked, "text", Received(text="a ")).sent == "a "
+    asked = wire.generation("llama.cpp-messages", stop="bc")  # " bc" may be one token
+    assert wire.go_on(asked, "text", Received(text="a ")).sent == "a"
 
 
 @pytest.mark.parametrize(

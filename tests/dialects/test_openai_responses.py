@@ -585,6 +585,8 @@ def test_an_open_item_is_continued_where_the_server_does(wire):
         wire.generation("llama.cpp-responses"), "text", Received(text="One, ")
     )
     assert kept.sent == "One, "
+    asked = wire.generation("llama.cpp-responses", stop="two")
+    assert wire.go_on(asked, "text", Received(text="One, ")).sent == "One,"
 
 
 def test_an_item_that_the_caller_left_open_is_gone_on_with(wire):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -200,3 +201,24 @@ def triton_http_url(triton):
 def triton_grpc_url(triton):
     """``host:port``, as gRPC channels and endpoint strings want it."""
     return triton.grpc_url
+
+
+@pytest.fixture(scope="session")
+def ends_of_events():
+    """Tells where each event of an answer's body ends, as it is on the wire."""
+
+    def told(url, route, body):
+        host, port = url.removeprefix("http://").split(":")
+        content = json.dumps({**body, "stream": True})
+        request = (
+            f"POST {route} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+            f"\r\n{content}"
+        )
+        with socket.create_connection((host, int(port)), timeout=60) as line:
+            line.sendall(request.encode())
+            answered = b"".join(iter(lambda: line.recv(65536), b""))
+        wire = answered.partition(b"\r\n\r\n")[2]
+        return [found.end() for found in re.finditer(rb"\n\n", wire)]
+
+    return told

@@ -143,7 +143,9 @@ class Anthropic(Dialect):
         why = _no_prefill(generation, received)
         if why is not None:
             raise ResumeUnsupported(why)
-        if self.strip:
+        if self.strip or generation.request.stop:
+            # A server that waits for the rest of a stop string splits a token there,
+            # mostly behind its leading space.
             sent = sent.rstrip()
         if sent:  # an empty turn is refused, and nothing is lost by asking anew
             turns = _opened(turns, sent)

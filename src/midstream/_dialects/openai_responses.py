@@ -115,7 +115,9 @@ class OpenAIResponses(Dialect):
             )
         if received.reasoning:
             raise ResumeUnsupported("an answer that began with reasoning goes on in it")
-        if self.strip:
+        if self.strip or generation.request.stop:
+            # A server that waits for the rest of a stop string splits a token there,
+            # mostly behind its leading space.
             sent = sent.rstrip()
         if sent:  # nothing is lost by asking anew
             items = _opened(items, sent)
