@@ -7,8 +7,9 @@ another.
 
 from __future__ import annotations
 
+from array import array
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from midstream._errors import ResumeDiverged, ServerError, WireError
@@ -18,8 +19,11 @@ from midstream._events import (
     Finish,
     ReasoningDelta,
     RefusalDelta,
+    Started,
     TextDelta,
     ToolCallDelta,
+    Usage,
+    UsageReport,
 )
 from midstream._resume.seam import Seam
 from midstream._utf8 import Utf8Decoder
@@ -32,8 +36,17 @@ if TYPE_CHECKING:
     from midstream._events import Event, Signal
     from midstream._request import Endpoint
 
-SHAPE_FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+SHAPE_FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """What reading raises where a server's JSON is not of the documented shape."""
+
+_COUNTS = (int, type(None))
 
 
 class Leg:
@@ -168,9 +181,10 @@ class Leg:
         held = deepcopy(self._framer)
         rest = self._framer.flush()
         signals = self._read(rest)
+        if not rest or isinstance(self.fault, WireError):
+            self._framer = held
         if isinstance(self.fault, WireError):
             self.fault = None
-            self._framer = held
             return signals, False
         if self.fault is None and not (signals and type(signals[-1]) is End):
             self._hear(signals, self._reader.eof)
@@ -204,8 +218,10 @@ class Leg:
             self.fault = error
         except WireError as error:
             self.fault = WireError(error.words, offset=self.offset)
+            self.fault.__cause__ = error.__cause__
         except SHAPE_FAULTS as error:
-            words = f"a record of an unexpected shape: {record[0][:80]!r}"
+            excerpt = repr(record[0][:80]) if record else "its end"
+            words = f"a record of an unexpected shape: {excerpt}"
             self.fault = WireError(words, offset=self.offset)
             self.fault.__cause__ = error
         return False
@@ -215,6 +231,8 @@ class Leg:
         for signal in said:
             if type(signal) is TextDelta:
                 plain = signal.text.isascii() and signal.choice == self._choice
+                if signal.token_ids or type(signal.tokens) not in _COUNTS:
+                    plain = False
                 if plain and self._seam is None and not self._decoder.pending:
                     signals.append(signal)
                     continue
@@ -233,6 +251,7 @@ class Leg:
 
     def _text(self, delta: TextDelta) -> TextDelta:
         text = delta.text
+        _integers(delta.choice, delta.tokens or 0, *delta.token_ids)
         if delta.choice != self._choice:
             return replace(delta, text=self._decoded(text, delta.choice, "text"))
         if self._decoder.pending or not text.isascii():
@@ -268,13 +287,26 @@ class Leg:
     def _side(self, signal: Event | Signal) -> Event | Signal:
         """Text of the other channels."""
         match signal:
+            case Started():
+                ids = _integers(*signal.prompt_ids)
+                return Started(_word(signal.id), _word(signal.model), ids)
+            case UsageReport(usage=usage):
+                counts = {name: _count(n) for name, n in asdict(usage).items()}
+                counts["estimated"] = usage.estimated
+                return UsageReport(Usage(**counts))
+            case Finish(choice=choice):
+                _integers(choice)
+                return Finish(_word(signal.reason), _word(signal.raw), choice)
             case ReasoningDelta(text=text) | RefusalDelta(text=text):
+                _integers(signal.choice, signal.tokens or 0)
                 channel = type(signal).__name__
                 whole = self._decoded(text, signal.choice, channel)
                 return signal if whole is text else replace(signal, text=whole)
             case ToolCallDelta(arguments=text):
+                _integers(signal.index, signal.choice, signal.tokens or 0)
                 whole = self._decoded(text, signal.choice, f"tool {signal.index}")
-                return signal if whole is text else replace(signal, arguments=whole)
+                id_, name = _word(signal.id), _word(signal.name)
+                return replace(signal, id=id_, name=name, arguments=whole)
             case _:
                 return signal
 
@@ -286,6 +318,30 @@ class Leg:
             decoder = Utf8Decoder(self.generation.endpoint.errors)
             self._sides[choice, channel] = decoder
         return decoder.decode(text)
+
+
+def _integers(*values: int) -> tuple[int, ...]:
+    """The values, if they are integers of 64 bits.
+
+    Raises:
+        TypeError: One is none.
+        OverflowError: One is larger.
+    """
+    return tuple(array("q", values))
+
+
+def _word(value: object) -> str | None:
+    """A name, whole characters only; some servers number what others name."""
+    if value is None:
+        return None
+    return str(value).encode("utf-8", "replace").decode()
+
+
+def _count(value: object) -> Any:
+    """A number of tokens; what is none is not known."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) else None
 
 
 def _merged(deltas: list[TextDelta], text: str) -> TextDelta:
