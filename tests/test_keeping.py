@@ -1,0 +1,110 @@
+"""Keyed streams are kept while they run, also in silence; a store may fail."""
+
+import logging
+import threading
+import time
+
+import anyio
+import pytest
+
+import midstream
+from midstream import MemoryStore
+from midstream.testing import FakeServer, Stall
+
+TEXT = "An answer that takes its time. " * 10
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_silence_is_stored_too():
+    store = MemoryStore()
+    with (
+        FakeServer(TEXT, faults=[Stall(after=4)]) as server,
+        midstream.Client(server.endpoint("ollama"), store=store) as client,
+        client.stream("hi", key="k") as stream,
+    ):
+        shown = ""
+        for piece in stream:
+            shown += piece
+            if server.streams[0].deltas == 4 and shown == server.streams[0].text:
+                break
+        wait_until(lambda: store.load("k") and store.load("k").text == shown)
+        assert not store.load("k").complete
+
+
+def test_the_lease_is_renewed_while_the_stream_is_open(monkeypatch):
+    monkeypatch.setattr(midstream._keeping, "_LEASE", 0.3)
+    monkeypatch.setattr(midstream._keeping, "_INTERVAL", 0.02)
+    store = MemoryStore()
+    with (
+        FakeServer(TEXT, faults=[Stall(after=2)]) as server,
+        midstream.Client(server.endpoint("ollama"), store=store) as client,
+        client.stream("hi", key="k") as stream,
+    ):
+        next(iter(stream))
+        time.sleep(0.5)
+        assert not store.acquire("k", "another", 1)
+    assert store.acquire("k", "another", 1)
+
+
+def test_the_keepers_thread_ends_with_the_last_stream():
+    store = MemoryStore()
+    with (
+        FakeServer(TEXT) as server,
+        midstream.Client(server.endpoint("ollama"), store=store) as client,
+    ):
+        with client.stream("a", key="a") as one, client.stream("b", key="b") as two:
+            one.read()
+            two.read()
+            names = [thread.name for thread in threading.enumerate()]
+            assert names.count("midstream-keeper") == 1
+        names = [thread.name for thread in threading.enumerate()]
+        assert "midstream-keeper" not in names
+    assert sorted(store.keys()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_async_streams_are_kept_and_continued(backend):
+    store = MemoryStore()
+
+    async def main(endpoint):
+        async with midstream.AsyncClient(endpoint, store=store) as client:
+            shown = ""
+            async with client.stream("hi", key="k") as stream:
+                async for piece in stream:
+                    shown += piece
+                    if len(shown) > 40:
+                        break
+            async with client.resume("k", after=len(shown)) as stream:
+                async for piece in stream:
+                    shown += piece
+            return shown
+
+    with FakeServer(TEXT) as server:
+        assert anyio.run(main, server.endpoint("ollama"), backend=backend) == TEXT
+    assert store.load("k").complete
+
+
+class Broken(MemoryStore):
+    """A store whose disk is full."""
+
+    def save(self, key, checkpoint):
+        raise OSError("no space left")
+
+
+def test_a_store_that_fails_does_not_end_the_stream(caplog, monkeypatch):
+    monkeypatch.setattr(midstream._keeping, "_INTERVAL", 0.01)
+    with (
+        FakeServer(TEXT, faults=[Stall(after=2)]) as server,
+        midstream.Client(server.endpoint("ollama"), store=Broken()) as client,
+        caplog.at_level(logging.ERROR, "midstream"),
+        client.stream("hi", key="k") as stream,
+    ):
+        assert next(iter(stream))
+        wait_until(lambda: "stream 'k' was not stored" in caplog.text)
+    assert "the last state of stream 'k' was not stored" in caplog.text

@@ -1,0 +1,193 @@
+"""Regrouping, driven: deadlines that fire, readers that end, errors that arrive."""
+
+import threading
+import time
+
+import anyio
+import pytest
+
+import midstream
+from midstream import Lines, Tokens, Words, aregroup, regroup
+from midstream._beside import _AHEAD, Late, ThreadReader, read_beside
+
+BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+class Late2:
+    """Texts that come when they are let go."""
+
+    def __init__(self, texts):
+        self._texts = texts
+        self.go = threading.Event()
+
+    def __iter__(self):
+        first, *rest = self._texts
+        yield first
+        self.go.wait(5)
+        yield from rest
+
+
+def test_the_joined_pieces_are_the_text():
+    texts = ["To be ", "or not", " to be: ", "", "日本", "語", "."]
+    assert "".join(regroup(texts, Words())) == "".join(texts)
+    assert list(regroup([], Words())) == []
+
+
+def test_without_a_deadline_no_thread_is_started():
+    before = threading.active_count()
+    lines = regroup(iter(["a\nb", "c\nd"]), Lines())
+    assert next(lines) == "a\n"
+    assert threading.active_count() == before
+    assert list(lines) == ["bc\n", "d"]
+
+
+def test_what_waits_goes_out_though_nothing_comes():
+    texts = Late2(["hel", "lo world"])
+    pieces = regroup(texts, Words(max_wait=0.02))
+    assert next(pieces) == "he"
+    texts.go.set()
+    assert "".join(pieces) == "llo world"
+
+
+def test_an_error_of_the_source_arrives_after_what_came_before():
+    def texts():
+        yield "one "
+        yield "two "
+        raise ZeroDivisionError("mine")
+
+    pieces = []
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        for piece in regroup(texts(), Words()):
+            pieces.append(piece)  # noqa: PERF402 - what came before the error counts
+    assert pieces in (["one "], ["one ", "two "])
+
+
+def test_tokens_are_counted_as_the_source_says():
+    stream = [[("a", 1), ("b", 1)], [("c", 1)], None]
+    pieces = midstream._pacing.paced(lambda: stream.pop(0), Tokens(2))
+    assert list(pieces) == ["ab", "c"]
+
+
+def test_a_thread_that_is_left_with_a_full_queue_ends():
+    many = iter(range(1000))
+    reader = ThreadReader(lambda: next(many))
+    while reader._items.qsize() < _AHEAD:
+        time.sleep(0)
+    reader.close(5)
+    assert not reader._thread.is_alive()
+
+
+def test_a_source_that_cannot_be_closed_does_not_hold_the_reader():
+    texts = Late2(["hello", "never"])
+    pieces = regroup(texts, Words(max_wait=0.01))
+    assert next(pieces) == "hell"
+    pieces.close()
+    texts.go.set()
+
+
+async def _collect(iterator):
+    return [piece async for piece in iterator]
+
+
+@BACKENDS
+def test_async_regrouping(backend):
+    async def texts():
+        for text in ["To be ", "or not", " to be: ", "日本語."]:
+            await anyio.lowlevel.checkpoint()
+            yield text
+
+    async def main():
+        words = await _collect(aregroup(texts(), Words()))
+        lines = await _collect(aregroup(texts(), Lines()))
+        return "".join(words), "".join(lines)
+
+    expected = "To be or not to be: 日本語."
+    assert anyio.run(main, backend=backend) == (expected, expected)
+
+
+@BACKENDS
+def test_async_deadlines_fire_while_a_read_is_pending(backend):
+    async def main():
+        go = anyio.Event()
+
+        class Texts:
+            def __init__(self):
+                self.left = ["hel", "lo world"]
+
+            def __aiter__(self):
+                return self
+
+            async def __anext__(self):
+                if len(self.left) == 1:
+                    await go.wait()
+                if not self.left:
+                    raise StopAsyncIteration
+                return self.left.pop(0)
+
+        pieces = aregroup(Texts(), Words(max_wait=0.02))
+        first = await anext(pieces)
+        go.set()
+        return first, "".join(await _collect(pieces))
+
+    assert anyio.run(main, backend=backend) == ("he", "llo world")
+
+
+@BACKENDS
+def test_an_async_iterator_may_be_left_half_way(backend):
+    async def main():
+        class Forever:
+            def __aiter__(self):
+                return self
+
+            async def __anext__(self):
+                await anyio.lowlevel.checkpoint()
+                return "word "
+
+        pieces = aregroup(Forever(), Words())
+        first = await anext(pieces)
+        await pieces.aclose()
+        await pieces.aclose()
+        with pytest.raises(StopAsyncIteration):
+            while True:
+                await anext(pieces)
+        return first
+
+    assert anyio.run(main, backend=backend) == "word "
+
+
+@BACKENDS
+def test_an_async_error_arrives_where_it_is_awaited(backend):
+    async def main():
+        async def read():
+            raise ZeroDivisionError("mine")
+
+        reader = read_beside(read)
+        with pytest.raises(ZeroDivisionError, match="mine"):
+            await reader.next(None)
+        await reader.aclose()
+
+    anyio.run(main, backend=backend)
+
+
+@BACKENDS
+def test_a_reader_beside_waits_for_room(backend):
+    async def main():
+        read = 0
+
+        async def one_more():
+            nonlocal read
+            await anyio.lowlevel.checkpoint()
+            read += 1
+            return read
+
+        reader = read_beside(one_more)
+        for _ in range(200):
+            await anyio.lowlevel.checkpoint()
+        assert read == _AHEAD
+        assert [await reader.next(None) for _ in range(40)] == list(range(1, 41))
+        await reader.aclose()
+        with pytest.raises(Late):
+            for _ in range(100):
+                await reader.next(time.monotonic())
+
+    anyio.run(main, backend=backend)
