@@ -199,6 +199,14 @@ def test_usage_adds_up_over_connections():
     assert ledger.report(Usage(13, 0)) == Usage(22, 10, estimated=True)
 
 
+def test_a_prompt_that_was_told_before_its_answer_leaves_that_to_be_estimated():
+    ledger = ledger_of(("a", 6, ()))
+    ledger.report(Usage(5))
+    ledger.next_leg()
+    ledger.report(Usage(11, 4))
+    assert ledger.usage == Usage(16, 10, estimated=True)
+
+
 def test_usage_that_every_connection_told_is_not_estimated():
     ledger = ledger_of(("a", 6, ()))
     ledger.report(Usage(5, 6))

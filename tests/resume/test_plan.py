@@ -55,6 +55,21 @@ def test_ways_are_what_policy_and_dialect_share_best_first(case):
     assert case.server.ways(every) == ["text", "replay", "ask"]
 
 
+def test_what_a_request_asked_for_replays_sake_is_withdrawn(case):
+    case.server.dialect = find("openai-responses")
+    refusal = BadRequest("this server does not support `store=True`")
+    for strategies, fault in [
+        (["text"], refusal),
+        (["replay"], Dropped("x")),
+        (["replay"], BadRequest("model is required")),
+    ]:
+        assert not case.plan.withdraw(case.server, strategies, fault)
+    assert case.plan.withdraw(case.server, ["replay", "text"], refusal)
+    assert case.server.refused == {("m", "replay")}
+    assert case.plan.ways == ["text", "rerun"]
+    assert "store" in case.plan.notes[0]
+
+
 def test_a_refused_way_is_remembered_for_the_model(case):
     case.plan.ways = ["text", "rerun"]
     assert case.plan.refused(case.server, "text", PREFILL)

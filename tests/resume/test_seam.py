@@ -198,6 +198,16 @@ def test_white_space_that_was_held_off_is_neither_lost_nor_doubled(rest):
     assert shown + every_way(make, rest) == "Line one.\n\nLine two"
 
 
+@pytest.mark.parametrize(("rest", "new"), [("\n\nSo", "So"), ("So", "So")])
+def test_white_space_that_was_all_of_the_prefix_is_matched_as_well(rest, new):
+    assert joined(seam("\n\n", sent=""), list(rest)) == new
+
+
+def test_what_follows_expected_text_may_repeat_it():
+    machine = seam("a dog", sent="a", expect=" dog")
+    assert joined(machine, [" dog", " dog"]) == " dog"
+
+
 @pytest.mark.parametrize(
     ("shown", "rest", "new"),
     [

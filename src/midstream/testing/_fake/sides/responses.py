@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from midstream._events import Event, Signal
-    from midstream.testing._fake.kept import KeptStream
+    from midstream.testing._fake.kept import KeptStream, KeptStreams
     from midstream.testing._fake.script import Pen
     from midstream.testing._fake.wire import HttpRequest
 
@@ -82,12 +82,12 @@ class ResponsesSide(Side):
 
     def pen(self, body: Mapping[str, Any]) -> Pen:
         """A response that is stored has an id of its own."""
-        pen = super().pen(body)
         kept = bool(self.stores and body.get("background"))
         id_ = f"resp_{next(_numbers)}"
-        if isinstance(pen.writer, ResponseWriter):
-            pen.writer.response |= {"id": id_, "background": kept, **self.marks}
-        return replace(pen, kept=id_ if kept else None)
+        writer = ResponseWriter()
+        writer.response |= {"id": id_, "background": kept, **self.marks}
+        pen = super().pen(body)
+        return replace(pen, writer=writer, kept=id_ if kept else None)
 
     def complete(self, events: Sequence[Event | Signal]) -> Any:
         """The response that the last event holds."""
@@ -102,7 +102,7 @@ class ResponsesSide(Side):
         found = _STORED.fullmatch(request.path)
         if found is None or request.method != "GET":
             return None
-        stream = self._stored(found[1], world)
+        _, stream = self._stored(found[1], world)
         after = int(request.query.get("starting_after", -1))
         return stream, stream.size_while(lambda data: _number(data) <= after)
 
@@ -111,16 +111,15 @@ class ResponsesSide(Side):
         found = _STORED.fullmatch(request.path)
         if found is None or found[2] is None or request.method != "POST":
             return None
-        self._stored(found[1], world)
-        if world.kept is not None:
-            world.kept.stop(found[1])
+        kept, _ = self._stored(found[1], world)
+        kept.stop(found[1])
         return document({"id": found[1], "object": "response", "status": "cancelled"})
 
-    def _stored(self, id_: str, world: World) -> KeptStream:
+    def _stored(self, id_: str, world: World) -> tuple[KeptStreams, KeptStream]:
         stream = world.kept.find(id_) if world.kept is not None else None
-        if stream is None or not self.stores:
+        if world.kept is None or stream is None or not self.stores:
             raise ask.Refusal(404, f"Response with id '{id_}' not found.")
-        return stream
+        return world.kept, stream
 
 
 def _number(record: bytes) -> int:
