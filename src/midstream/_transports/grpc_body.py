@@ -205,11 +205,11 @@ class AsyncGrpcBody(_Rpc):
                 raise
             error = self._verdict(fault)
             self._shut(broken=True)
-            raise error from fault
+            raise error from fault.with_traceback(None)
         except self._faults as fault:
             error = self._verdict(fault)
             self._shut(broken=isinstance(error, TransportError))
-            raise error from fault
+            raise error from fault.with_traceback(None)
         finally:
             self._patient = inf
         if message is self._eof:
@@ -255,6 +255,7 @@ class AsyncGrpcBody(_Rpc):
         self._closed = True
         self._disarm()
         self._rpc.cancel()
+        self._rpc = None  # a call keeps its connection; errors keep their frames
         self._done(broken)
 
     def __del__(self) -> None:
