@@ -108,10 +108,11 @@ def test_whitespace_at_the_cut_comes_once(colour, name, habit):
 # -- servers that do not continue a turn ---------------------------------------------
 
 
-def test_a_refused_turn_leaves_the_first_drop_as_the_cause(colour):
+@pytest.mark.parametrize("name", ["anthropic", "vllm", "vllm-responses"])
+def test_a_refused_turn_leaves_the_first_drop_as_the_cause(colour, name):
     tokens = ["Hello ", "wo", "rld"]
     with FakeServer(tokens=tokens, faults=[Cut(2, "rst")], prefill="refuse") as server:
-        seen = colour(server.endpoint("anthropic"), client=BY_TEXT)
+        seen = colour(server.endpoint(name), client=BY_TEXT)
         assert len(server.streams) == 2
     assert type(seen.error) is midstream.ResumeUnsupported
     assert isinstance(seen.error.__cause__, midstream.Dropped)

@@ -24,7 +24,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from midstream._dialects.asking import GO_ON, bearer, merge, parameters, post
+from midstream._dialects.asking import (
+    GO_ON,
+    bearer,
+    merge,
+    parameters,
+    post,
+    refuses_prefill,
+)
 from midstream._dialects.base import Call, Continuation, Dialect, join_url
 from midstream._dialects.calls import Calls
 from midstream._dialects.documents import load_object, named_event
@@ -144,12 +151,11 @@ class OpenAIResponses(Dialect):
         return ResponseWriter()
 
     def refuses(self, strategy: str, error: ServerError) -> bool:
-        """Background responses are refused in words."""
-        return (
-            strategy == "replay"
-            and isinstance(error, BadRequest)
-            and bool(_NOT_KEPT.search(error.message))
-        )
+        """Background responses and open items are refused in words."""
+        if strategy == "text":
+            return refuses_prefill(error)
+        refused = strategy == "replay" and isinstance(error, BadRequest)
+        return refused and bool(_NOT_KEPT.search(error.message))
 
     def no_prefix(self, request: Request) -> str | None:
         """Structured outputs restart at the prefix."""
