@@ -94,6 +94,11 @@ class ToyModel:
         """Whether the answer holds a tool call."""
         return any(isinstance(step.event, ToolCallDelta) for step in self.steps)
 
+    @property
+    def thought(self) -> bytes:
+        """All reasoning of the answer."""
+        return b"".join(s.data for s in self.steps if s.channel == "reasoning")
+
     def id_of(self, piece: bytes) -> int:
         """The id of a piece, a new one if need be."""
         known = self._ids.get(piece)

@@ -13,7 +13,7 @@ sends a wrong prefix shows it.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from midstream.testing._fake.asked import split_template
@@ -60,7 +60,8 @@ class Places:
         """The place; a request that starts from the top is remembered."""
         context, opening = asked.context, asked.opening
         if asked.raw and (parts := split_template(opening)):
-            context, opening = parts[0].decode("utf-8", "replace"), parts[1]
+            context = parts[0].decode("utf-8", "replace")
+            asked, opening = self._thought(asked, parts[1])
         elif asked.raw:
             return self._raw(asked)
         with self._lock:
@@ -87,6 +88,14 @@ class Places:
                 return place
             known.add(prompt)
         return Place("top", b"", self._model.steps)
+
+    def _thought(self, asked: Asked, opening: bytes) -> tuple[Asked, bytes]:
+        """What of a raw open turn is reasoning: the model's own comes first."""
+        thought = self._model.thought
+        size = min(len(thought), len(opening))
+        if not thought or thought[:size] != opening[:size]:
+            return asked, opening
+        return replace(asked, reasoning=opening[:size]), opening[size:]
 
     def _at(self, asked: Asked, prefix: bytes) -> Place | None:
         steps = self._model.rest(prefix, asked.reasoning)

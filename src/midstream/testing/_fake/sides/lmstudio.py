@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from midstream._events import Event, Signal
 
-_TYPES = {400: "invalid_request", 404: "model_not_found"}
+_TYPES = {
+    **dict.fromkeys((400, 401, 403, 422), "invalid_request"),
+    404: "model_not_found",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from midstream.testing._fake.voice import Manner, Why
     from midstream.testing._fake.wire import HttpRequest
 
-_TYPES = {422: "validation", 429: "overloaded", 503: "overloaded"}
+_TYPES = {
+    **dict.fromkeys((400, 401, 403, 404, 422), "validation"),
+    **dict.fromkeys((429, 503), "overloaded"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
