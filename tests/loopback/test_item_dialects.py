@@ -1,11 +1,14 @@
 """Anthropic, Responses and kin in whole clients: replay, prefill, refusals."""
 
+import itertools
+
 import pytest
 
 import midstream
 from midstream import (
     Backoff,
     Exactness,
+    MemoryStore,
     ReasoningDelta,
     Resume,
     ResumeUnsupported,
@@ -104,6 +107,25 @@ def test_a_response_that_the_server_lost_leaves_other_ways():
             stream.read()
     assert caught.value.text == stream.text != ""
     assert isinstance(caught.value.__cause__, midstream.Dropped)
+
+
+@pytest.mark.parametrize(
+    "name", ["openai-responses", "llama.cpp-responses", "llama.cpp-messages"]
+)
+def test_another_process_reads_a_kept_stream_again(name):
+    store = MemoryStore()
+    with FakeServer(TEXT) as server, midstream.Client(server.endpoint(name)) as client:
+        with client.stream("Go.") as stream:
+            got = "".join(itertools.islice(stream, 4))
+            store.save("k", stream.checkpoint())
+            with (
+                midstream.Client(server.endpoint(name), store=store) as other,
+                other.resume("k", after=len(got)) as rest,
+            ):
+                assert got + "".join(rest) == rest.text == TEXT
+            assert rest.exactness is Exactness.REPLAYED
+            assert server.streams[1].how == "replay"
+            assert "starting_after" not in server.streams[1].query
 
 
 def test_llamas_messages_and_responses_are_replayed_by_their_bytes(colour):
