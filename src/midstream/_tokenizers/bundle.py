@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
@@ -72,7 +73,7 @@ def unzip(data: bytes) -> Bundle:
             if any(info.file_size > _LIMIT for info in files.values()):
                 raise WireError(f"a tokenizer file of more than {_LIMIT} bytes")
             return Bundle(lambda n: archive.read(files[n]) if n in files else None)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
         raise WireError(f"the tokenizer's zip: {error}") from error
 
 

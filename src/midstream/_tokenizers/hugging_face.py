@@ -38,10 +38,10 @@ class HuggingFace:
     """
 
     def __init__(self, text: str | bytes) -> None:
-        self._text: str | bytes | None = text
         self._library: Any = None
         self._known: dict[int, bytes] = {}
         try:
+            self._text = text.decode() if isinstance(text, bytes) else text
             self._read(from_json(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"no tokenizer.json: {error!r}") from error
@@ -68,27 +68,34 @@ class HuggingFace:
 
     def encode(self, text: str, *, whole: bool) -> list[int]:
         """See `Tokenizer.encode`; no token that begins a sequence comes twice."""
-        encoded = self._package().encode(text, add_special_tokens=whole)
-        ids: list[int] = encoded.ids
+        package = self._package()
+        try:
+            ids: list[int] = package.encode(text, add_special_tokens=whole).ids
+        except Exception as error:  # all that the library ever raises
+            raise UsageError(f"no ids for a text: {error}") from error
         if whole and ids[:1] == ids[1:2] and ids[0] in self.special:
             return ids[1:]
         return ids
 
     def _behind_another(self, token: str) -> bytes:
         """What the library's decoder adds for a token behind another one."""
-        decode = self._package().decoder.decode
-        alone, both = decode([_ANCHOR]), decode([_ANCHOR, token])
+        decoder = self._package().decoder
+        if decoder is None:
+            raise UsageError("there is no decoder in this tokenizer.json")
+        alone, both = decoder.decode([_ANCHOR]), decoder.decode([_ANCHOR, token])
         return str(both).removeprefix(alone).encode("utf-8", "replace")
 
     def _package(self) -> Any:
         if self._library is None:
             module = needs("tokenizers", "turning text into token ids")
-            text = self._text
-            text = text.decode() if isinstance(text, bytes) else text
-            self._library = module.Tokenizer.from_str(text)
-            self._library.no_truncation()
-            self._library.no_padding()
-            self._text = None  # megabytes
+            try:
+                library = module.Tokenizer.from_str(self._text)
+            except Exception as error:  # as above
+                raise UsageError(f"no tokenizer.json: {error}") from error
+            library.no_truncation()
+            library.no_padding()
+            self._library = library
+            self._text = ""  # it has megabytes
         return self._library
 
 
