@@ -114,18 +114,21 @@ def test_a_response_that_the_server_lost_leaves_other_ways():
 )
 def test_another_process_reads_a_kept_stream_again(name):
     store = MemoryStore()
-    with FakeServer(TEXT) as server, midstream.Client(server.endpoint(name)) as client:
-        with client.stream("Go.") as stream:
-            got = "".join(itertools.islice(stream, 4))
-            store.save("k", stream.checkpoint())
-            with (
-                midstream.Client(server.endpoint(name), store=store) as other,
-                other.resume("k", after=len(got)) as rest,
-            ):
-                assert got + "".join(rest) == rest.text == TEXT
-            assert rest.exactness is Exactness.REPLAYED
-            assert server.streams[1].how == "replay"
-            assert "starting_after" not in server.streams[1].query
+    with (
+        FakeServer(TEXT) as server,
+        midstream.Client(server.endpoint(name)) as client,
+        client.stream("Go.") as stream,
+    ):
+        got = "".join(itertools.islice(stream, 4))
+        store.save("k", stream.checkpoint())
+        with (
+            midstream.Client(server.endpoint(name), store=store) as other,
+            other.resume("k", after=len(got)) as rest,
+        ):
+            assert got + "".join(rest) == rest.text == TEXT
+        assert rest.exactness is Exactness.REPLAYED
+        assert server.streams[1].how == "replay"
+        assert "starting_after" not in server.streams[1].query
 
 
 def test_llamas_messages_and_responses_are_replayed_by_their_bytes(colour):
