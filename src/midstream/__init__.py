@@ -1,6 +1,9 @@
 """midstream: LLM token streams that do not break."""
 
 from midstream._dialects import dialects, register
+from midstream._dialects.base import Dialect
+from midstream._dialects.facts import DialectFacts
+from midstream._dialects.openai_chat import OpenAIChat, Prefill
 from midstream._errors import (
     AuthenticationFailed,
     BadRequest,
@@ -72,6 +75,8 @@ __all__ = [
     "Client",
     "ConnectFailed",
     "ContextOverflow",
+    "Dialect",
+    "DialectFacts",
     "Dropped",
     "Endpoint",
     "Event",
@@ -88,7 +93,9 @@ __all__ = [
     "Metrics",
     "MidstreamError",
     "NotFound",
+    "OpenAIChat",
     "Overloaded",
+    "Prefill",
     "RateLimited",
     "ReasoningDelta",
     "RedisStore",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midstream._dialects.facts import DialectFacts, facts
 from midstream._dialects.gemini import Gemini
 from midstream._dialects.item_rows import ROWS as ITEM_ROWS
 from midstream._dialects.llama import LlamaCompletion
@@ -58,6 +59,6 @@ def register(dialect: Dialect) -> None:
     _TABLE[dialect.name] = dialect
 
 
-def dialects() -> dict[str, Dialect]:
-    """All dialects by name."""
-    return dict(_TABLE)
+def dialects() -> dict[str, DialectFacts]:
+    """What is known of all dialects, by name, as docs/reference/dialects.md has it."""
+    return {name: facts(dialect) for name, dialect in sorted(_TABLE.items())}

@@ -183,7 +183,10 @@ class OpenAIChat(Dialect):
             turn[field_] = received.reasoning
             if open_:
                 flags |= prefill.thinking or {}
-        sent = received.text.rstrip() if prefill.trims else received.text
+        sent = received.text
+        if prefill.trims or generation.request.stop:
+            # Held back for a stop string, a token comes without its leading space.
+            sent = sent.rstrip()
         turns = with_prefix(generation.request.messages, sent, **turn)
         call = self._post(generation, turns, received, flags, prefill.root)
         return Continuation(call=call, sent=sent, echo=prefill.echo)
