@@ -14,6 +14,8 @@ import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+import midstream
+from midstream import _dialects
 from midstream import client as client_module
 from midstream.testing import FakeServer
 
