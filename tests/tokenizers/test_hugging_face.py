@@ -53,6 +53,11 @@ def test_the_begin_of_a_sequence_comes_once(llama):
     assert begun[0] == 1
     assert begun[1] != 1
     assert llama.encode("", whole=False) == []
+    assert llama.encode("", whole=True) == [1]
+
+
+def test_an_empty_text_may_have_no_ids(japanese):
+    assert japanese.encode("", whole=True) == []
 
 
 def test_neither_cut_nor_padded(llama):
@@ -98,7 +103,9 @@ def test_no_decoder_at_all(documents):
         tokenizer.token_bytes(3)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", b"\xff", '{"model": {"vocab": 3}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", b"\xff", '{"model": {"vocab": 3}}']
+)
 def test_no_such_file(text):
     with pytest.raises(UsageError, match=r"no tokenizer\.json"):
         HuggingFace(text)

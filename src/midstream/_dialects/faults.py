@@ -125,7 +125,7 @@ _RETRYABLE = (RateLimited, Overloaded, ServerFailed)
 _OVERFLOW = re.compile(
     r"context (size|length|window)|maximum context|prompt is too long|n_ctx"
     r"|exceeds the model'?s? (maximum|context)|max_new_tokens\W+must be <="
-    r"|must have less than \d+ tokens",
+    r"|must have less than \d+ tokens|longer than the maximum model length",
     re.IGNORECASE,
 )
 _WHOLE = 4096  # characters of a message that are worth keeping

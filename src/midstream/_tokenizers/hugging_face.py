@@ -73,7 +73,7 @@ class HuggingFace:
             ids: list[int] = package.encode(text, add_special_tokens=whole).ids
         except Exception as error:  # all that the library ever raises
             raise UsageError(f"no ids for a text: {error}") from error
-        if whole and ids[:1] == ids[1:2] and ids[0] in self.special:
+        if whole and len(ids) > 1 and ids[0] == ids[1] and ids[0] in self.special:
             return ids[1:]
         return ids
 
