@@ -133,6 +133,7 @@ class Session:
         self._error: StreamInterrupted | None = None
         self._total_at = inf
         self._last_token = 0.0
+        self._finished_at = inf
         self._stored: Checkpoint | None = None
         self._backlog: Events = []
         self._skip = 0  # characters that come again and are not given again
@@ -423,8 +424,10 @@ class Session:
             self._await("idle", self._timeouts.idle, now)
         elif self.deadline.kind == "idle":
             self._ping(now)
-        if self.ledger.finished and self.deadline.at > now + _LINGER:
-            self._await("idle", _LINGER, now)
+        if self.ledger.finished:
+            self._finished_at = min(self._finished_at, now)
+            if self.deadline.at > self._finished_at + _LINGER:
+                self._await("idle", _LINGER, self._finished_at)
 
     def _ping(self, now: float) -> None:
         """Keep-alives stretch the idle limit only as far as the caller lets them."""

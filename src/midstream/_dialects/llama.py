@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 from midstream._dialects.asking import bearer, merge, parameters, post, raw_prompt
 from midstream._dialects.base import Call, Continuation, Dialect, join_url
-from midstream._dialects.documents import dumps, load_object, loads
+from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
-from midstream._errors import ServerError, UsageError
+from midstream._errors import ResumeUnsupported, ServerError, UsageError, WireError
 from midstream._events import (
     End,
     Failure,
@@ -113,7 +113,12 @@ class LlamaCompletion(Dialect):
         prompt = yield from self._prompt(generation)
         again: Any = prompt + received.text
         if strategy == "tokens":
-            again = yield from self._ids(generation, prompt, received)
+            try:
+                again = yield from self._ids(generation, prompt, received)
+            except (ServerError, WireError) as error:
+                if isinstance(error, ServerError) and error.retryable:
+                    raise
+                raise ResumeUnsupported(f"no ids to be had: {error}") from error
         call = self._post(generation, again, received)
         return Continuation(call=call, sent=received.text)
 
@@ -186,7 +191,10 @@ class LlamaCompletion(Dialect):
     ) -> Flow[list[int]]:
         body = {"content": text, "add_special": special, "parse_special": special}
         document = yield from self._ask(generation, "/tokenize", body)
-        return list(document["tokens"])
+        tokens = document.get("tokens")
+        if not isinstance(tokens, list):
+            raise WireError("/tokenize answered without tokens")
+        return tokens
 
     def _ask(
         self, generation: Generation, route: str, body: dict[str, Any]
@@ -194,10 +202,7 @@ class LlamaCompletion(Dialect):
         reply = yield post(generation, route, body)
         if reply.status != 200:  # noqa: PLR2004 - HTTP OK
             raise self.error(reply)
-        document = loads(reply.content)
-        if not isinstance(document, dict):
-            raise ServerError(f"{route} answered no JSON object", status=reply.status)
-        return document
+        return load_object(reply.content)
 
 
 class CompletionReader:
