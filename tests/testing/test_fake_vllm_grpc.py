@@ -6,11 +6,11 @@ import zipfile
 
 import grpc
 import pytest
+import tokenizers
 from smg_grpc_proto import vllm_engine_pb2 as pb
 from smg_grpc_proto import vllm_engine_pb2_grpc as rpcs
 from smg_grpc_proto.generated import common_pb2
 
-import tokenizers
 from midstream._tokenizers.bundle import unzip
 from midstream.testing import ErrorEvent, FakeServer
 from midstream.testing._fake.asked import template

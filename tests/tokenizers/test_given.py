@@ -2,8 +2,8 @@
 
 import pytest
 import tiktoken
-
 import tokenizers
+
 from midstream._errors import UsageError
 from midstream._request import Endpoint
 from midstream._tokenizers.given import learn

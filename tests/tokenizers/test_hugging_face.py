@@ -3,10 +3,10 @@
 import json
 
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tokenizers
 from midstream._errors import UsageError
 from midstream._tokenizers.hugging_face import HuggingFace
 

@@ -41,9 +41,7 @@ from midstream._errors import (
     WireError,
 )
 from midstream._frames.messages import MessageFramer
-from midstream._tokenizers.bundle import unzip
 from midstream._tokenizers.detokenizer import Speech
-from midstream._tokenizers.given import learn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,6 +176,8 @@ class VllmGrpc(Dialect):
 
 def _learned(generation: Generation) -> Flow[Learned]:
     """The tokenizer; made or asked for once per endpoint."""
+    from midstream._tokenizers.given import learn  # noqa: PLC0415 - zip files and all
+
     memory, given = generation.memory, generation.endpoint.tokenizer
     if _LEARNED not in memory:
         if given is not None:
@@ -205,6 +205,8 @@ def _template(generation: Generation, learned: Learned) -> Flow[ChatTemplate]:
 
 def _files(generation: Generation) -> Flow[Bundle]:
     """The tokenizer's files, as the server hands them out."""
+    from midstream._tokenizers.bundle import unzip  # noqa: PLC0415 - as above
+
     try:
         reply = yield rpc(generation, TOKENIZER, b"", port=_PORT)
     except (BadRequest, NotFound) as error:
