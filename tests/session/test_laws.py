@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from midstream import dialects
+from midstream._dialects import find
 from midstream._errors import (
     Dropped,
     MidstreamError,
@@ -17,10 +18,11 @@ from midstream._errors import (
 )
 from midstream._events import Exactness, Finish, ReasoningDelta, Resumed, TextDelta
 
-NAMES = sorted(dialects())
+DIALECTS = {name: find(name) for name in sorted(dialects())}
+NAMES = list(DIALECTS)
 WAYS = [
     (name, way)
-    for name, dialect in sorted(dialects().items())
+    for name, dialect in DIALECTS.items()
     for way in (*dialect.strategies, "rerun")
     if way != "ask"
 ]
@@ -28,11 +30,11 @@ WAYS = [
 WAYS.remove(("openai-responses", "text"))
 ANSWER = "One, two — 日本語👩‍👧 é. Ha ha ha!\n\n  Three."
 
-THINKERS = [n for n in NAMES if dialects()[n].writer().write(ReasoningDelta("hm"))]
+THINKERS = [n for n in NAMES if DIALECTS[n].writer().write(ReasoningDelta("hm"))]
 FIRST = {"openai", "llama.cpp", "llama.cpp-completion", "ollama", "triton-grpc"}
 
 # Where a clean end is no end.
-DROPS = [n for n in NAMES if not dialects()[n].reader().eof()]
+DROPS = [n for n in NAMES if not DIALECTS[n].reader().eof()]
 
 numbers = st.integers(0, 100_000)
 answers = st.tuples(
@@ -54,7 +56,7 @@ def cuts(world, name, model, places):
     A replay that ends cleanly without a byte says that there is no more.
     """
     records = world.bodies(name, model)
-    grpc = dialects()[name].transport == "grpc"
+    grpc = DIALECTS[name].transport == "grpc"
     size = len(records) if grpc else len(b"".join(records))
     if world.ends_clean(name):
         places = [(at, how.replace("eof", "reset")) for at, how in places]
@@ -68,7 +70,7 @@ def cuts(world, name, model, places):
 def test_a_cut_in_the_middle_is_survived_in_every_way(name, way, world):
     model = world.Model(ANSWER, range(0, 99, 3))
     records = world.bodies(name, model)
-    grpc = dialects()[name].transport == "grpc"
+    grpc = DIALECTS[name].transport == "grpc"
     half = len(records) // 2 if grpc else len(b"".join(records)) // 2
     run = world.Run(name, model, [world.Cut(half)], resume=world.only(way)).run()
     assert run.error is None
@@ -178,7 +180,7 @@ def places(records, *, every):
 def test_a_body_cut_at_any_byte_is_never_a_success(name, how, every, world):
     model = world.Model("日a", [3])
     records = world.bodies(name, model)
-    grpc = dialects()[name].transport == "grpc"
+    grpc = DIALECTS[name].transport == "grpc"
     body = records if grpc else b"".join(records)
     ended = False
     for at in range(len(body) + 1) if grpc else places(records, every=every):
@@ -202,9 +204,7 @@ def test_a_body_cut_at_any_byte_is_never_a_success(name, how, every, world):
 # -- 4: any split, same events ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in NAMES if dialects()[n].transport != "grpc"]
-)
+@pytest.mark.parametrize("name", [n for n in NAMES if DIALECTS[n].transport != "grpc"])
 @settings(max_examples=8, deadline=None)
 @given(answer=answers, marks=st.lists(numbers, max_size=8), at=numbers)
 def test_any_split_gives_the_same_events(name, answer, marks, at, world):
@@ -314,9 +314,7 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in NAMES if dialects()[n].transport != "grpc"]
-)
+@pytest.mark.parametrize("name", [n for n in NAMES if DIALECTS[n].transport != "grpc"])
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_fields_of_any_type_raise_nothing_but_ours(name, data, world, mutate):
@@ -364,7 +362,7 @@ def test_no_key_is_in_anything_that_is_shown(name, resumed, world):
     document = b'{"error": {"type": "overloaded_error", "message": "%s"}}' % words
     model = world.Model(ANSWER, range(9))
     size = len(world.bodies(name, model))
-    first = world.Cut(size if dialects()[name].transport == "grpc" else 500)
+    first = world.Cut(size if DIALECTS[name].transport == "grpc" else 500)
     breaks = [first] + [world.Refused(529, document, {})] * (2 if resumed else 9)
     run = world.Run(
         name,
