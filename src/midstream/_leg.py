@@ -59,13 +59,14 @@ class Leg:
 
     Attributes:
         offset: Bytes of body received.
-        opened: Whether the server began to stream.
+        opened: Whether the server began to stream, on whatever connection.
         fault: What the last bytes held behind their signals.
         pending: Whether half a character of the text waits.
     """
 
     __slots__ = (
         "_again",
+        "_answered",
         "_began_at",
         "_choice",
         "_decoder",
@@ -89,7 +90,7 @@ class Leg:
         self.generation = generation
         self.strategy = strategy
         self.offset = self._began_at = 0
-        self.opened = False
+        self.opened = self._answered = False
         self._ended = False
         self.fault: MidstreamError | None = None
         self._dialect = dialect
@@ -117,19 +118,24 @@ class Leg:
         the same reader.
         """
         self.strategy = "replay"
-        self._ended = False
+        self._answered = self._ended = False
         self._began_at = self.offset
         if continuation.keeps != "body":
             self._framer = self._dialect.framer()
             self.offset = self._began_at = 0
 
+    def open(self) -> None:
+        """The server streams, on this connection."""
+        self.opened = self._answered = True
+
     def spent(self, fault: MidstreamError) -> bool:
         """Whether what a server keeps of this stream has nothing more to give.
 
-        It reported an error, or a replay of it ended properly without a new byte.
+        It reported an error, or a replay of it ended properly without a new byte. A
+        server that has no room for the replay keeps the stream all the same.
         """
         nothing_new = self.strategy == "replay" and self.offset == self._began_at
-        return self.opened and (
+        return self._answered and (
             isinstance(fault, ServerError) or (self._ended and nothing_new)
         )
 

@@ -296,7 +296,7 @@ class Session:
         """
         del headers
         if status == _OK:
-            self._open_leg().opened = True
+            self._open_leg().open()
         return status == _OK
 
     def refused(self, reply: Reply) -> NoReturn:

@@ -93,6 +93,15 @@ def test_a_busy_server_is_asked_again(colour):
     assert seen.stream.metrics.connects == 3
 
 
+def test_a_busy_server_keeps_the_stream_all_the_same(colour):
+    resume = Resume(strategies=("replay",), backoff=midstream.Backoff(initial=0))
+    with FakeServer(TEXT, faults=[Cut(after=3), Status(503), Status(429)]) as server:
+        seen = colour(server.endpoint("llama.cpp"), client={"resume": resume})
+        assert [e.how for e in server.streams] == ["top", *["replay"] * 3]
+    assert seen.joined == TEXT
+    assert seen.stream.exactness is Exactness.REPLAYED
+
+
 def test_a_server_that_stays_busy_says_so_itself(colour):
     with FakeServer(TEXT, always=Status(503, "still loading")) as server:
         seen = colour(server.endpoint("ollama"), client={"resume": NO_WAIT})
