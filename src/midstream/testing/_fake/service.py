@@ -262,6 +262,8 @@ class _Visit:
         name, kept = pen.kept or self.side.keeps(self.request), self._mind.world.kept
         if name is None or kept is None:
             return self._play(source, pen)
+        # What is kept has its keep-alives inside; a stall has none of its own.
+        pen = replace(pen, ping=b"")
         return self._play(kept.keep(name, source, pen).follow(), pen)
 
     def replay(self, stream: KeptStream, offset: int) -> Ended:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from midstream.testing._fake.wire import HttpRequest
 
 _TYPES = {
-    **dict.fromkeys((400, 401, 403, 404, 422), "validation"),
+    **dict.fromkeys((400, 422), "validation"),
     **dict.fromkeys((429, 503), "overloaded"),
+    **dict.fromkeys((424, 500), "generation"),
 }
 
 
@@ -68,11 +69,9 @@ class TgiSide(Side):
         )
 
     def error(self, status: int, message: str, type: str | None) -> Any:  # noqa: A002 - as all APIs call it
-        """Message and type, side by side."""
-        return {
-            "error": message,
-            "error_type": type or _TYPES.get(status, "generation"),
-        }
+        """Message and type, side by side; what is in front of it knows no type."""
+        kind = type or _TYPES.get(status)
+        return {"error": message} | ({"error_type": kind} if kind else {})
 
     def pen(self, body: Mapping[str, Any]) -> Pen:
         """A bare comment keeps the connection alive."""
