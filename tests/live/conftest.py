@@ -6,14 +6,18 @@ command that installs it; nothing is skipped. All of them listen on free loopbac
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import json
 import os
 import re
 import socket
 from pathlib import Path
 
+import anyio
 import pytest
 
+import midstream
 from midstream.testing._process import ChildServer, ServerNotStarted, answers
 from midstream.testing.llama import LlamaServer
 
@@ -42,6 +46,7 @@ class TritonServer:
         self._folder = folder
         self._notes = folder / "requests.jsonl"
         self._ports = (0, 0)
+        self._starts = 0
 
     @property
     def http_url(self):
@@ -54,6 +59,10 @@ class TritonServer:
     @property
     def pid(self):
         return self._child.pid
+
+    @property
+    def running(self):
+        return self._child.running
 
     def log(self):
         return self._child.log()
@@ -108,6 +117,7 @@ class TritonServer:
                 f"there is no {program}: python tests/live/fetch_triton.py brings it"
             )
         http, grpc = self._ports
+        self._starts += 1
         self._child.start(
             [
                 # Should these tests be killed, nobody else would end it.
@@ -137,7 +147,8 @@ class TritonServer:
 
     @property
     def _region(self):
-        return f"midstream_{os.getpid()}_{self._folder.name}_"
+        """New for each start: a crashed server's locks stay locked."""
+        return f"midstream_{os.getpid()}_{self._folder.name}_{self._starts}_"
 
     def _sweep(self):
         """Remove the shared memory that a killed server leaves behind."""
@@ -222,3 +233,40 @@ def ends_of_events():
         return [found.end() for found in re.finditer(rb"\n\n", wire)]
 
     return told
+
+
+@pytest.fixture(scope="session")
+def fake_llm():
+    """The module of Triton's model, for what it will say."""
+    path = HERE / "triton_models/llm/1/fake_llm.py"
+    spec = importlib.util.spec_from_file_location("fake_llm", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _read(endpoint, prompt, client, asked):
+    with midstream.Client(endpoint, **client) as opened:
+        with opened.stream(prompt, **asked) as stream:
+            stream.read()
+        return stream
+
+
+async def _aread(endpoint, prompt, client, asked):
+    async with midstream.AsyncClient(endpoint, **client) as opened:
+        async with opened.stream(prompt, **asked) as stream:
+            await stream.read()
+        return stream
+
+
+@pytest.fixture(params=["sync", "asyncio", "trio"])
+def read(request):
+    """Reads a whole answer in one of three colours; gives the stream."""
+
+    def run(endpoint, prompt, *, client, **asked):
+        given = endpoint, prompt, client, asked
+        if request.param == "sync":
+            return _read(*given)
+        return anyio.run(functools.partial(_aread, *given), backend=request.param)
+
+    return run
