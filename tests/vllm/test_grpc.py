@@ -228,8 +228,12 @@ def test_the_servers_own_tokens_of_a_text_are_ours(vllm_grpc):
 def test_logprobs_and_several_answers(vllm_grpc):
     with (
         midstream.Client(endpoint(vllm_grpc.address)) as client,
+        # Always the most probable token; greedy decoding gives one answer only.
         client.stream(
-            CHAT, temperature=0, max_tokens=20, extra={"n": 2, "logprobs": 1}
+            CHAT,
+            temperature=1,
+            max_tokens=20,
+            extra={"top_k": 1, "n": 2, "logprobs": 1},
         ) as stream,
     ):
         deltas = [e for e in stream.events() if isinstance(e, midstream.TextDelta)]

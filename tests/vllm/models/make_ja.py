@@ -14,12 +14,11 @@ import os
 import random
 from pathlib import Path
 
+import tokenizers
 import torch
 import transformers
-from tokenizers.models import BPE
-
-import tokenizers
 from tokenizers import decoders, pre_tokenizers, trainers
+from tokenizers.models import BPE
 
 TARGET = Path(__file__).resolve().parent / "ja"
 PARAGRAPHS = [
