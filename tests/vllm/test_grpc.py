@@ -243,7 +243,7 @@ def test_logprobs_and_several_answers(vllm_grpc):
         assert [one["token_id"] for one in delta.logprobs] == list(delta.token_ids)
         assert all(one["logprob"] <= 0 for one in delta.logprobs)
         assert all(len(one["top_logprobs"]) == 1 for one in delta.logprobs)
-    assert stream.usage.output_tokens == 40
+    assert stream.usage.output_tokens == 2 * LIMIT
 
 
 def running(address):
