@@ -232,7 +232,7 @@ def test_logprobs_and_several_answers(vllm_grpc):
         client.stream(
             CHAT,
             temperature=1,
-            max_tokens=20,
+            max_tokens=LIMIT,
             extra={"top_k": 1, "n": 2, "logprobs": 1},
         ) as stream,
     ):
