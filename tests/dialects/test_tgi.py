@@ -92,6 +92,11 @@ def test_probabilities(wire):
     ]
 
 
+def test_a_whole_text_without_a_token(wire):
+    said = wire.said("tgi", token("a"), {"generated_text": "ab"})
+    assert wire.meaning(said).text == "ab"
+
+
 def test_a_token_without_an_id(wire):
     assert wire.said("tgi", {"token": {"text": "a"}}) == [TextDelta("a", 0, 1)]
 

@@ -144,6 +144,10 @@ def test_an_error_in_mid_stream(wire):
     assert not failure.error.retryable
 
 
+def test_a_reader_without_a_generation():
+    assert find("triton").reader().eof() == [End()]
+
+
 def test_no_token_is_an_answer_too(wire):
     assert wire.signals("triton", b"") == [End()]
 
