@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 Events: TypeAlias = list[Event]
 
 _OK = 200
+_GRACE = 0.1  # seconds for a reader who comes late to find what has arrived
 _LINGER = 2.0  # seconds to wait for usage and the closing marker after the finish
 _DOWN = 30.0  # seconds for which a server that failed for good is asked last
 _SECRET = 8  # characters; shorter header values are no secrets
@@ -133,6 +134,7 @@ class Session:
         self._error: StreamInterrupted | None = None
         self._total_at = inf
         self._last_token = 0.0
+        self._late = (inf, inf)  # which deadline had passed, and when it was noticed
         self._finished_at = inf
         self._stored: Checkpoint | None = None
         self._backlog: Events = []
@@ -428,6 +430,15 @@ class Session:
             self._finished_at = min(self._finished_at, now)
             if self.deadline.at > self._finished_at + _LINGER:
                 self._await("idle", _LINGER, self._finished_at)
+        if now >= self.deadline.at and not self.ended:
+            self._overdue(now)
+
+    def _overdue(self, now: float) -> None:
+        """A line that is never silent for long must not outlive its limit."""
+        if self._late[0] != self.deadline.at:
+            self._late = self.deadline.at, now
+        elif self._fault is None and now >= self._late[1] + _GRACE:
+            self._fault = self.deadline.error()
 
     def _ping(self, now: float) -> None:
         """Keep-alives stretch the idle limit only as far as the caller lets them."""

@@ -49,6 +49,24 @@ def test_three_limits_that_can_be_told_apart(colour, name):
         assert bool(seen.joined) == (kind != "first_token")
 
 
+@pytest.mark.parametrize("name", ["openai", "ollama"])
+def test_a_line_that_is_never_silent_ends_in_time(colour, name):
+    for fault, seconds, kind in [
+        (
+            Stall(after=0, ping_every=0.01),
+            {"first_token": 0.3, "total": 20},
+            "first_token",
+        ),
+        (Stall(after=2, ping_every=0.01), {"idle": 0.3, "total": 20}, "idle"),
+        (Slow(0.01), {"total": 0.3, "idle": 5}, "total"),
+    ]:
+        with FakeServer(TEXT, faults=[fault]) as server:
+            seen = colour(server.endpoint(name), client=limits(**seconds))
+        timeout = seen.error if kind == "total" else seen.error.__cause__
+        assert isinstance(timeout, midstream.TimedOut)
+        assert timeout.kind == kind
+
+
 def test_a_half_open_line_is_resumed(colour, family):
     resume = Resume(approximate=True, backoff=midstream.Backoff(initial=0))
     client = {"resume": resume, "timeouts": Timeouts(idle=0.3, first_token=5)}
