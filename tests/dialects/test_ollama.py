@@ -192,6 +192,12 @@ def test_a_prompt_for_the_template(wire):
 
 
 @BOTH
+def test_a_base_url_may_end_in_v1(wire, name):
+    call = wire.begin(wire.generation(f"{name}:m@http://h/v1"))
+    assert call.url.startswith("http://h/api/")
+
+
+@BOTH
 def test_a_model_is_needed(wire, name):
     with pytest.raises(UsageError, match="Ollama needs a model"):
         wire.begin(wire.generation(name))

@@ -144,7 +144,7 @@ def test_errors_are_classed_by_their_type(wire, message, kind, cls, status):
 def test_the_request(wire):
     call = wire.begin(
         wire.generation(
-            "tgi@http://h/",
+            "tgi@http://h/v1/",
             max_tokens=9,
             temperature=0.5,
             top_p=0.5,

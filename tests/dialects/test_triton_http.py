@@ -266,7 +266,7 @@ def test_the_words_say_more_than_the_status(status, words, cls):
 
 
 def test_vllm_gets_its_document_and_no_id(wire):
-    generation = wire.generation("triton:llm@http://h", **FULL, extra={"top_k": 5})
+    generation = wire.generation("triton:llm@http://h/v1", **FULL, extra={"top_k": 5})
     [about_it], call = ask(wire, generation, VLLM)
     assert (about_it.method, about_it.url) == ("GET", "http://h/v2/models/llm")
     assert call.url == "http://h/v2/models/llm/generate_stream"

@@ -21,6 +21,7 @@ from midstream._dialects.asking import (
     post,
     raw_prompt,
     refuses_prefill,
+    rooted,
     with_prefix,
 )
 from midstream._dialects.base import Continuation, Dialect
@@ -237,7 +238,7 @@ def _post(
         for key, value in request.extra.items()
         if not (raw and key in _TEMPLATED)
     }
-    return post(generation, route, merge(merge(body, extra), more))
+    return post(rooted(generation), route, merge(merge(body, extra), more))
 
 
 class LineReader:

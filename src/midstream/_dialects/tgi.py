@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from midstream._dialects.asking import merge, parameters, post, raw_prompt
+from midstream._dialects.asking import merge, parameters, post, raw_prompt, rooted
 from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
@@ -110,7 +110,7 @@ class Tgi(Dialect):
                 **{k: v for k, v in given.items() if v != _OFF.get(k)},
             },
         }
-        return post(generation, self.route, merge(body, request.extra))
+        return post(rooted(generation), self.route, merge(body, request.extra))
 
 
 class TokenReader:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from midstream._dialects.asking import bearer, post, raw_prompt
+from midstream._dialects.asking import bearer, post, raw_prompt, rooted
 from midstream._dialects.base import Call, Continuation, Dialect, join_url
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.kserve import Metadata, TensorSpec
@@ -129,7 +129,7 @@ class TritonHttp(Dialect):
         body = dict(inputs.tensors)
         if inputs.parameters:
             body["parameters"] = _scalars(inputs.parameters)
-        return post(generation, _model(generation) + self.route, body)
+        return post(rooted(generation), _model(generation) + self.route, body)
 
     def _served(self, generation: Generation) -> Flow[Served]:
         """What is known of the model; asked once per endpoint."""
@@ -146,7 +146,7 @@ class TritonHttp(Dialect):
         return served
 
     def _get(self, generation: Generation, route: str) -> Flow[dict[str, Any]]:
-        base = generation.endpoint.base_url or ""
+        base = rooted(generation).endpoint.base_url or ""
         reply = yield Call(
             url=join_url(base, _model(generation) + route),
             method="GET",
