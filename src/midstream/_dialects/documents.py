@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from pydantic_core import from_json
 
 from midstream._errors import WireError
+
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def loads(data: bytes) -> Any:
@@ -23,8 +26,9 @@ def loads(data: bytes) -> Any:
     """
     try:
         return from_json(data)
-    except ValueError:
-        pass
+    except ValueError as error:
+        if "recursion" in str(error):  # deeper than json.loads and repr should go
+            raise WireError("a record nested too deeply") from error
     try:
         return json.loads(data.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
@@ -51,7 +55,12 @@ def spell(value: Any) -> str:
 
 def dumps(value: Any) -> bytes:
     """Compact JSON in UTF-8; raw bytes and surrogate halves as they came in."""
-    return spell(value).encode("utf-8", "surrogateescape")
+    text = spell(value)
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        halves = _HALF.sub(lambda half: f"\\u{ord(half.group()):04x}", text)
+        return halves.encode("utf-8", "surrogateescape")
 
 
 def named_event(kind: str, **fields: Any) -> bytes:

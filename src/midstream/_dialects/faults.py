@@ -128,6 +128,7 @@ _OVERFLOW = re.compile(
     r"|must have less than \d+ tokens|longer than the maximum model length",
     re.IGNORECASE,
 )
+_STATUS_CODE = re.compile(r"[45][0-9]{2}", re.ASCII)
 _WHOLE = 4096  # characters of a message that are worth keeping
 
 
@@ -171,15 +172,10 @@ def error_of(
         for key in ("code", "type", "error_type", "status")
         if isinstance(fault.get(key), str)
     ]
-    number = next(
-        (
-            int(fault[key])
-            for key in ("http_status_code", "code", "status", "status_code")
-            if str(fault.get(key, "")).isdigit()
-        ),
-        None,
-    )
-    message = _message(fault) or f"the server answered {status or number or 'an error'}"
+    numbers = map(fault.get, ("http_status_code", "code", "status", "status_code"))
+    number = next(filter(None, map(_http_status, numbers)), None)
+    message = _message(fault).encode("utf-8", "replace").decode()
+    message = message or f"the server answered {status or number or 'an error'}"
     cls = _class(words, status if number is None else number, message)
     if status is not None and cls is ServerFailed and not words:
         cls = _by_status(status)
@@ -200,9 +196,16 @@ def error_of(
     )
 
 
+def _http_status(value: Any) -> int | None:
+    """A status of failure, where an API's own code may be as well."""
+    if isinstance(value, str) and _STATUS_CODE.fullmatch(value):
+        value = int(value)
+    return value if isinstance(value, int) and 400 <= value < 600 else None  # noqa: PLR2004 - HTTP
+
+
 def _innermost(payload: Any) -> dict[str, Any]:
-    if isinstance(payload, list) and payload:
-        return _innermost(payload[0])
+    while isinstance(payload, list) and payload:
+        payload = payload[0]
     if not isinstance(payload, dict):
         return {"message": "" if payload is None else str(payload)}
     inner = payload.get("error")
@@ -251,15 +254,16 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         try:
             seconds = float(value) * scale
         except ValueError:
-            return _until(value, headers.get("date"))
-        return seconds if seconds > 0 and math.isfinite(seconds) else None
+            seconds = _until(value, headers.get("date"))
+        if seconds > 0 and math.isfinite(seconds):
+            return seconds
     return None
 
 
-def _until(when: str, date: str | None) -> float | None:
-    """Seconds from the server's own clock to the date it named."""
+def _until(when: str, date: str | None) -> float:
+    """Seconds from the server's own clock to the date it named; 0 for nonsense."""
     try:
         wait = parsedate_to_datetime(when) - parsedate_to_datetime(date or "")
-    except (TypeError, ValueError):
-        return None
-    return max(wait.total_seconds(), 0) or None
+    except (OverflowError, TypeError, ValueError):
+        return 0
+    return wait.total_seconds()
