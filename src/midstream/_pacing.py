@@ -7,9 +7,11 @@ feeds the same machine with whole reads.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from midstream._beside import AsyncReader, Late, ThreadReader, read_beside
+from midstream._errors import UsageError
 from midstream._regroup import Tokens
 
 if TYPE_CHECKING:
@@ -28,6 +30,16 @@ Batch: TypeAlias = "list[tuple[str, int | None]]"
 """What one read brought: texts and how many tokens each is, where told."""
 
 _PATIENCE = 0.2  # seconds for a reader whose source cannot be closed under it
+
+
+def _checked(by: Regrouper) -> None:
+    """Refuse a class: ``Words`` in place of ``Words()`` is soon written.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if isinstance(by, type):
+        raise UsageError(f"regroup by an instance: {by.__name__}(), not {by.__name__}")
 
 
 def _fed(by: Regrouper, batch: Batch, now: float) -> list[str]:
@@ -72,15 +84,15 @@ def paced(read: Callable[[], Batch | None], by: Regrouper) -> Iterator[str]:
     Yields:
         Pieces.
     """
+    _checked(by)
     reader: ThreadReader[Batch] | None = None
     try:
         while True:
             if reader is None and by.deadline is not None:
                 reader = ThreadReader(read)
-            try:
+            batch: Batch | None = [("", None)]
+            with suppress(Late):
                 batch = read() if reader is None else reader.next(by.deadline)
-            except Late:
-                batch = [("", None)]
             if batch is None:
                 break
             yield from _fed(by, batch, time.monotonic())
@@ -107,6 +119,7 @@ class AsyncPieces:
         by: Regrouper,
         keep: Callable[[AsyncReader[Batch]], None] | None = None,
     ) -> None:
+        _checked(by)
         self._read = read
         self._by = by
         self._keep = keep
@@ -139,12 +152,11 @@ class AsyncPieces:
             self._reader = read_beside(self._read)
             if self._keep is not None:
                 self._keep(self._reader)
-        try:
+        batch: Batch | None = [("", None)]
+        with suppress(Late):
             batch = await (
                 self._read() if self._reader is None else self._reader.next(by.deadline)
             )
-        except Late:
-            batch = [("", None)]
         if batch is None:
             self._ended = True
             return by.flush()

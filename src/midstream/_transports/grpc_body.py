@@ -53,7 +53,7 @@ class _Rpc:
     ) -> None:
         self.headers: Mapping[str, str] = {}
         self.owner = owner
-        self._rpc = rpc
+        self._rpc: Any = rpc
         self._deadline = deadline
         self._done = done
         self._patient = inf

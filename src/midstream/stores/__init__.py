@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from midstream.stores.memory import MemoryStore
 from midstream.stores.protocol import Store
-from midstream.stores.redis import RedisStore
+from midstream.stores.redis_store import RedisStore
 from midstream.stores.sqlite import SQLiteStore
 
 __all__ = ["MemoryStore", "RedisStore", "SQLiteStore", "Store"]

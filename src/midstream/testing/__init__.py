@@ -48,8 +48,6 @@ __all__ = [
     "StayOpen",
 ]
 
-for _name in __all__:
-    _value = globals()[_name]
+for _value in [globals()[name] for name in __all__]:
     if isinstance(_value, type):
         _value.__module__ = __name__  # where users find it
-del _name, _value
