@@ -174,7 +174,8 @@ class AsyncioReader(_TaskReader[T]):
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def aclose(self) -> None:
-        """End the task."""
+        """End the task, and the consumer that waits for it."""
+        self._hand_over(None)
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -194,7 +195,8 @@ class TrioReader(_TaskReader[T]):
             await self._run()
 
     async def aclose(self) -> None:
-        """End the task."""
+        """End the task, and the consumer that waits for it."""
+        self._hand_over(None)
         self._scope.cancel()
         await self._done.wait()
 
