@@ -108,3 +108,27 @@ def test_a_store_that_fails_does_not_end_the_stream(caplog, monkeypatch):
         assert next(iter(stream))
         wait_until(lambda: "stream 'k' was not stored" in caplog.text)
     assert "the last state of stream 'k' was not stored" in caplog.text
+
+
+def test_a_late_look_does_not_undo_the_end():
+    class Slow(MemoryStore):
+        def save(self, key, checkpoint):
+            if key == "slow" and not checkpoint.complete:
+                looked.set()
+                go.wait(5)
+            super().save(key, checkpoint)
+
+    looked, go, store = threading.Event(), threading.Event(), Slow()
+    with (
+        FakeServer(TEXT, faults=[Stall(after=1)]) as server,
+        midstream.Client(server.endpoint("ollama"), store=store) as client,
+        client.stream("hi", key="other") as other,
+    ):
+        next(iter(other))
+        with client.stream("hi", key="slow") as stream:
+            next(iter(stream))
+            assert looked.wait(5)
+            threading.Timer(0.1, go.set).start()
+            stream.read()
+        assert store.load("slow").complete
+        assert store.acquire("slow", "another", 1)

@@ -47,6 +47,7 @@ class Kept:
         self._owner = uuid.uuid4().hex
         self._session: Session | None = None
         self._lock = threading.Lock()
+        self._writing = threading.Lock()  # what was seen earlier is stored earlier
         self._saved: tuple[int, bool] | None = None
         self._renew_at = 0.0
 
@@ -57,6 +58,10 @@ class Kept:
             UsageError: Another living process has the key, or there is nothing to
                 continue.
         """
+        with self._writing:
+            self._open(session, lock)
+
+    def _open(self, session: Session, lock: threading.Lock) -> None:
         store = self._keeper.store
         if not store.acquire(self.key, self._owner, _LEASE):
             raise UsageError(
@@ -74,9 +79,12 @@ class Kept:
 
     def look(self) -> None:
         """Write what changed; renew the lease when it is due."""
-        session, store = self._session, self._keeper.store
-        if session is None:
-            return
+        with self._writing:
+            if self._session is not None:
+                self._write(self._session)
+
+    def _write(self, session: Session) -> None:
+        store = self._keeper.store
         with self._lock:
             state = session.ledger.progress, session.complete
             checkpoint = session.checkpoint() if state != self._saved else None
@@ -88,15 +96,17 @@ class Kept:
             self._renew_at = time.monotonic() + _LEASE / 3
 
     def close(self) -> None:
-        """Write the last state and give the lease back."""
-        if self._session is None:
-            return
+        """Write the last state and give the lease back; waits for an `open`."""
+        with self._writing:
+            session, self._session = self._session, None
+            if session is None:
+                return
+            try:
+                self._write(session)
+                self._keeper.store.release(self.key, self._owner)
+            except Exception:  # noqa: BLE001 - a store's fault must not end the stream
+                _LOG.exception("the last state of stream %r was not stored", self.key)
         self._keeper.forget(self)
-        try:
-            self.look()
-            self._keeper.store.release(self.key, self._owner)
-        except Exception:  # noqa: BLE001 - a store's fault must not end the stream
-            _LOG.exception("the last state of stream %r was not stored", self.key)
 
 
 class Keeper:
