@@ -1,0 +1,205 @@
+"""One connection's way from bytes to signals."""
+
+import json
+
+import pytest
+
+from midstream._dialects import find
+from midstream._dialects.base import Call, Continuation, Generation
+from midstream._errors import Overloaded, ResumeDiverged, WireError
+from midstream._events import (
+    End,
+    Finish,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    UsageReport,
+)
+from midstream._leg import Leg
+from midstream._request import Endpoint, Request
+
+
+def leg_of(name="llama.cpp-completion", continuation=None, text="", **request):
+    endpoint = Endpoint(name, model=request.pop("model", "m"), base_url="http://h")
+    asked = Request.of(prompt="p", **request)
+    leg = Leg(find(name), Generation(endpoint=endpoint, request=asked))
+    leg.open()
+    if continuation is not None:
+        leg.join(Continuation(call=Call(url="http://h"), **continuation), text)
+    return leg
+
+
+def records(*documents):
+    return b"".join(b"data: " + json.dumps(d).encode() + b"\n\n" for d in documents)
+
+
+def tokens(*texts, first=1):
+    """Native records, one token each."""
+    return records(
+        *(
+            {"content": text, "tokens": [100 + at], "tokens_predicted": at}
+            for at, text in enumerate(texts, first)
+        )
+    )
+
+
+def deltas(signals):
+    return [s for s in signals if isinstance(s, TextDelta)]
+
+
+def heard(leg, *pieces):
+    return deltas([signal for piece in pieces for signal in leg.receive(piece)])
+
+
+# -- tokens that come again ------------------------------------------------------------
+
+
+def total(said):
+    ids = tuple(id_ for delta in said for id_ in delta.token_ids)
+    return "".join(d.text for d in said), sum(d.tokens for d in said), ids
+
+
+def test_tokens_that_come_again_count_for_nothing():
+    leg = leg_of(continuation={"expect": "abc"}, text="abc")
+    said = heard(leg, tokens("a", "bc", "d", "e"))
+    assert total(said) == ("de", 2, (103, 104))
+
+
+def test_ids_ahead_of_their_text_are_counted_off():
+    """Three tokens come again, in other pieces than before."""
+    leg = leg_of(continuation={"sent": "ab", "expect": "c", "again": 3}, text="abc")
+    assert total(heard(leg, tokens("c", "d", "e", "f"))) == ("def", 1, (104,))
+
+
+def test_tokens_come_again_over_several_records():
+    leg = leg_of(continuation={"sent": "ab", "expect": "c", "again": 2}, text="abc")
+    said = heard(leg, tokens("cd"), tokens("e", "f", first=2))
+    assert total(said) == ("def", 1, (103,))
+
+
+def test_tokens_that_were_held_for_an_echo_that_did_not_come_count():
+    leg = leg_of(continuation={"sent": "ha ha", "echo": "whole"}, text="ha ha")
+    assert total(heard(leg, tokens("ha", " x", "y"))) == ("ha xy", 3, (101, 102, 103))
+
+
+def test_an_echo_counts_for_nothing():
+    leg = leg_of(continuation={"sent": "ha ha", "echo": "whole"}, text="ha ha")
+    assert total(heard(leg, tokens("ha", " ha", "!"))) == ("!", 1, (103,))
+
+
+def test_other_text_than_expected_ends_the_leg_behind_what_was_new():
+    leg = leg_of(continuation={"expect": "ab"}, text="ab")
+    assert heard(leg, tokens("a", "x", "never")) == [TextDelta("", tokens=0)]
+    assert isinstance(leg.fault, ResumeDiverged)
+
+
+def test_a_stop_string_over_the_seam_is_the_end():
+    leg = leg_of(continuation={"sent": "so E"}, text="so E", stop="END")
+    said = leg.receive(tokens("N", "D", "never"))
+    assert said[-2:] == [Finish("stop", "stop"), End()]
+    assert leg.stopped
+    assert leg.flush() == ""
+
+
+def test_text_held_at_the_end_is_let_go():
+    leg = leg_of(continuation={"sent": "so E"}, text="so E", stop="END")
+    assert total(heard(leg, tokens("N")))[0] == ""
+    assert leg.flush() == "N"
+
+
+# -- what servers send -----------------------------------------------------------------
+
+
+def test_names_and_counts_are_made_what_they_should_be():
+    usage = {"prompt_tokens": 3.0, "completion_tokens": "x"}
+    call = {"index": 0, "id": 5, "function": {"name": "f", "arguments": "{}"}}
+    body = records(
+        {"id": 7, "model": ["m"], "choices": [{"delta": {"tool_calls": [call]}}]},
+        {"choices": [], "usage": usage},
+    )
+    said = leg_of("openai").receive(body)
+    assert said[0] == Started("7", "['m']")
+    assert said[1] == ToolCallDelta(0, "5", "f", "{}")
+    assert said[2] == UsageReport(Usage(3, None))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"content": 5},
+        {"content": "x", "tokens": ["7"]},
+        {"content": "x", "tokens": [2**70]},
+        {"content": "x", "tokens_predicted": 1.5},
+        {"content": "x", "index": "0"},
+        {"content": ["x"]},
+        {"stop": True, "stop_type": ["eos"]},
+    ],
+)
+def test_a_field_of_the_wrong_type_is_a_wire_error_behind_what_was_good(record):
+    leg = leg_of()
+    good = records({"content": "ok"})
+    assert [d.text for d in heard(leg, good + records(record) + good)] == ["ok"]
+    assert type(leg.fault) is WireError
+    assert leg.fault.offset == leg.offset
+    assert leg.fault.__cause__ is not None
+
+
+def test_bytes_of_other_choices_have_decoders_of_their_own():
+    half = b'data: {"choices":[{"index":%s,"delta":{"content":"%s"}}]}\n\n'
+    pairs = [(b"0", b"\\ud83d"), (b"1", b"\\ud83d"), (b"0", b"\\ude00"), (b"1", b"x")]
+    said = heard(leg_of("openai"), *(half % pair for pair in pairs))
+    assert [(d.choice, d.text) for d in said if d.text] == [(0, "😀"), (1, "\ufffdx")]
+
+
+# -- what a kept stream still has ------------------------------------------------------
+
+
+def test_a_stream_that_failed_at_its_server_has_nothing_more():
+    leg = leg_of("llama.cpp")
+    assert leg.spent(Overloaded("x"))
+    leg.replay(Continuation(call=Call(url="http://h"), keeps="body"))
+    assert not leg.spent(Overloaded("x"))  # no room for the replay; it is kept
+
+
+def test_a_replay_that_ends_without_a_byte_has_nothing_more():
+    leg = leg_of("llama.cpp")
+    leg.receive(b": ping\n\n")
+    leg.eof()
+    assert not leg.spent(WireError("x"))
+    leg.replay(Continuation(call=Call(url="http://h"), keeps="body"))
+    assert leg.offset == 8
+    leg.open()
+    leg.eof()
+    assert leg.spent(WireError("x"))
+    leg.replay(Continuation(call=Call(url="http://h"), keeps="reader"))
+    assert leg.offset == 0
+    leg.open()
+    leg.receive(b"\n")
+    leg.eof()
+    assert not leg.spent(WireError("x"))
+
+
+@pytest.mark.parametrize("at", range(1, 30))
+def test_a_clean_end_in_mid_line_loses_nothing_for_a_replay_of_the_body(at):
+    leg = leg_of()
+    body = tokens("A", "B")
+    cut = len(body) // 2 - 10 + at
+    first = deltas(leg.receive(body[:cut]))
+    first += deltas(leg.eof()[0])
+    leg.replay(Continuation(call=Call(url="http://h"), keeps="body"))
+    assert total(first + heard(leg, body[cut:])) == ("AB", 2, (101, 102))
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "same"),
+    [
+        (("llama.cpp", "m"), ("ollama", "m"), True),
+        (("llama.cpp", "m"), ("llama.cpp", "n"), False),
+        (("llama.cpp", None), ("llama.cpp", "n"), True),
+        (("llama.cpp", None), ("ollama", "n"), False),
+    ],
+)
+def test_whether_two_servers_have_the_same_model(mine, other, same):
+    leg = leg_of(mine[0], model=mine[1])
+    assert leg.same_model(Endpoint(other[0], model=other[1])) is same
