@@ -21,7 +21,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-vllm lint clean
+.PHONY: help setup demo test test-faults test-vllm lint clean
 
 help: ## what there is
 	@echo 'midstream: make TARGET'
@@ -40,6 +40,9 @@ demo:
 test: $(VENV)/.test-stamp ## unit, property, loopback and live tests; ARGS for pytest
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage report
+
+test-faults: $(VENV)/.test-stamp ## 20,000 streams that break at random places; ARGS=--help
+	$(BIN)/python tests/faults/matrix.py $(ARGS)
 
 test-vllm: $(VENV)/.test-stamp .cache/.vllm-stamp ## against a real vLLM (3.4 GB, its own environment)
 	$(BIN)/python -m pytest tests/vllm $(ARGS)
