@@ -155,12 +155,15 @@ class WireError(MidstreamError):
     Attributes:
         words: What is wrong, without the place.
         offset: Where in the body, in bytes from its begin.
+        records: Whole records that came before it in the same bytes; the stream
+            delivers them before it raises.
     """
 
     def __init__(self, message: str, *, offset: int = 0) -> None:
         super().__init__(f"{message} (at byte {offset} of the body)")
         self.words = message
         self.offset = offset
+        self.records: list[tuple[bytes, str]] = []
 
 
 class EventTooLarge(WireError):

@@ -173,8 +173,9 @@ class Leg:
         try:
             records = self._framer.decode(piece)
         except WireError as error:
-            self.fault = error
-            return []
+            signals = self._read(error.records)
+            self.fault = self.fault or error
+            return signals
         return self._read(records)
 
     def eof(self) -> tuple[list[Event | Signal], bool]:

@@ -43,6 +43,14 @@ class JSONArrayFramer:
         """The objects that ``piece`` closes."""
         self._offset += len(piece)
         records: list[Record] = []
+        try:
+            self._cut(piece, records)
+        except WireError as error:
+            error.records = records
+            raise
+        return records
+
+    def _cut(self, piece: bytes, records: list[Record]) -> None:
         at = 0
         while at < len(piece):
             if not self._depth:
@@ -56,7 +64,6 @@ class JSONArrayFramer:
                 self._open.clear()
                 self._size = 0
             at = end
-        return records
 
     def flush(self) -> list[Record]:
         """The object that the end of the body cut."""

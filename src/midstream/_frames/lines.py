@@ -8,8 +8,13 @@ its end arrives, so that a record of any size costs linear time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from midstream._errors import EventTooLarge, WireError
 from midstream._frames import MAX_RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
@@ -31,8 +36,13 @@ class LineSplitter:
         self._offset = 0
         self._begun = False
 
-    def split(self, piece: bytes) -> list[bytes]:
-        """The lines that ``piece`` completes, without their LF."""
+    def split(self, piece: bytes) -> Iterator[bytes]:
+        """The lines that ``piece`` completes, without their LF.
+
+        Raises:
+            EventTooLarge: A line is too long, once those before it were given.
+            WireError: The body is compressed.
+        """
         self._offset += len(piece)
         if not self._begun:
             piece = self._begin(piece)
@@ -42,16 +52,15 @@ class LineSplitter:
             lines[0] = b"".join([*self._parts, lines[0]])
             self._parts.clear()
             self._size = 0
-            if len(lines[0]) > self.limit:
+        for line in lines:
+            if len(line) > self.limit:
                 raise self.too_large()
-        if len(piece) > self.limit and max(map(len, lines), default=0) > self.limit:
-            raise self.too_large()
+            yield line
         if rest:
             self._parts.append(rest)
             self._size += len(rest)
             if self._size > self.limit:
                 raise self.too_large()
-        return lines
 
     def rest(self) -> bytes:
         """The line that the end of the body left open."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midstream._errors import WireError
 from midstream._frames import MAX_RECORD
 from midstream._frames.lines import LineSplitter
 
@@ -25,11 +26,16 @@ class NDJSONFramer:
 
     def decode(self, piece: bytes) -> list[Record]:
         """The lines whose end has come."""
-        return [
-            (line, "")
-            for whole in self._lines.split(piece)
-            if (line := whole.strip(b" \t\r"))
-        ]
+        records: list[Record] = []
+        try:
+            for whole in self._lines.split(piece):
+                line = whole.strip(b" \t\r")
+                if line:
+                    records.append((line, ""))
+        except WireError as error:
+            error.records = records
+            raise
+        return records
 
     def flush(self) -> list[Record]:
         """The last line, where the body ended without a newline."""

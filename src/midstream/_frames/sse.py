@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midstream._errors import WireError
 from midstream._frames import MAX_RECORD
 from midstream._frames.lines import LineSplitter
 
@@ -58,17 +59,21 @@ class SSEFramer:
         if self._skip_lf or b"\r" in piece:
             piece = self._unify(piece)
         records: list[Record] = []
-        for line in self._lines.split(piece):
-            if line.startswith(b"data:"):
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-                if len(self._data) > 1:
-                    self._bound()
-            elif line:
-                self._field(line, records)
-            elif self._data:
-                self._dispatch(records)
-            else:
-                self._name = ""
+        try:
+            for line in self._lines.split(piece):
+                if line.startswith(b"data:"):
+                    self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                    if len(self._data) > 1:
+                        self._bound()
+                elif line:
+                    self._field(line, records)
+                elif self._data:
+                    self._dispatch(records)
+                else:
+                    self._name = ""
+        except WireError as error:
+            error.records = records
+            raise
         return records
 
     def flush(self) -> list[Record]:
