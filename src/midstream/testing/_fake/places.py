@@ -71,7 +71,8 @@ class Places:
                 place = self._at(asked, prefix)
                 if place is not None:
                     return place
-            known.add(opening)
+            if asked.how != "ask":  # what is asked to go on had been said, not asked
+                known.add(opening)
         return Place("top", b"", self._model.steps)
 
     def _raw(self, asked: Asked) -> Place:

@@ -85,7 +85,10 @@ class Voice:
         if self._asked.max_tokens is not None and self.said >= self._asked.max_tokens:
             self.why = "length"
             return events + self._told(step, len(self._held))
-        return events + self._told(step, len(self._held) - self._stop_begins())
+        size = len(self._held) - (begun := self._stop_begins())
+        if begun and self._manner.ids and not self._manner.held:
+            size = 0  # whole tokens are held back, or their ids would say more
+        return events + self._told(step, size)
 
     def end(self, default: Why) -> list[Event]:
         """What was held, and why the answer ends."""
