@@ -239,7 +239,9 @@ def _dropped(
 def cut_of(kind: str) -> Callable[[Draw], dict[str, Any]]:
     """Connections that end in one way."""
     return lambda draw: _dropped(
-        draw, draw.drops(lambda: draw.cut(kind)), spoiled=kind == "no_done"
+        draw,
+        draw.drops(lambda: draw.cut(kind)),
+        spoiled=kind in ("half", "eof", "no_done"),
     )
 
 
@@ -369,7 +371,7 @@ def travel(draw: Draw) -> dict[str, Any]:
         [Gzip(announced=False)],
     )
     cut = draw.one([], [draw.cut(draw.one("fin", "rst", "half", "eof"))])
-    found = _dropped(draw, [[*faults, *cut], faults])
+    found = _dropped(draw, [[*faults, *cut], faults], spoiled=True)
     if Gzip(announced=False) in faults:
         found["must"] = HONEST  # it is told what it is, and not guessed at
     return found
@@ -387,7 +389,7 @@ def half_characters(draw: Draw) -> dict[str, Any]:
     model = replace(draw.model, split="bytes")
     draw.model = model
     kinds = ("fin", "rst", "mid_chunk", "half", "eof")
-    return _dropped(draw, draw.drops(lambda: draw.cut(draw.one(*kinds))))
+    return _dropped(draw, draw.drops(lambda: draw.cut(draw.one(*kinds))), spoiled=True)
 
 
 def echo(draw: Draw) -> dict[str, Any]:
@@ -515,6 +517,7 @@ def reasoning(draw: Draw) -> dict[str, Any]:
         return mixed_cuts(draw)
     draw.model = replace(draw.model, script="reasoning")
     found = _dropped(draw, draw.drops(lambda: Cut(draw.random.randint(0, 30))))
+    found["resume"]["approximate"] = False  # a model that is asked thinks anew
     return {**found, "reasoning": THOUGHT, "must": HONEST}
 
 

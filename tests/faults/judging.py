@@ -76,8 +76,6 @@ def _text(case: Case, seen: Seen) -> Iterator[str]:
         ("reasoning", stream.reasoning, case.reasoning),
         ("arguments", _arguments(stream), case.arguments),
     ):
-        if name == "reasoning" and stream.exactness is Exactness.APPROXIMATE:
-            continue  # a model that is asked to go on thinks anew
         if stream.complete and got != whole:
             yield f"complete with other {name}: {got!r} for {whole!r}"
         if not whole.startswith(got):
