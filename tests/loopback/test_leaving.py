@@ -31,9 +31,9 @@ def test_a_slow_first_token_is_no_stall(colour):
 @pytest.mark.parametrize("name", ["llama.cpp", "ollama", "triton-grpc"])
 def test_three_limits_that_can_be_told_apart(colour, name):
     for fault, seconds, kind in [
-        (Stall(after=0), {"first_token": 0.2}, "first_token"),
-        (Stall(after=2), {"idle": 0.2}, "idle"),
-        (Slow(0.03), {"total": 0.3, "idle": 5}, "total"),
+        (Stall(after=0), {"first_token": 0.5}, "first_token"),
+        (Stall(after=2), {"idle": 0.5}, "idle"),
+        (Slow(0.03), {"total": 1.0, "idle": 5}, "total"),
     ]:
         with FakeServer(TEXT, faults=[fault]) as server:
             seen = colour(server.endpoint(name), client=limits(**seconds))
