@@ -26,6 +26,7 @@ from midstream._errors import (
     ConnectFailed,
     Dropped,
     MidstreamError,
+    NotFound,
     ResumeDiverged,
     ResumeExhausted,
     ResumeUnsupported,
@@ -295,8 +296,16 @@ class Session:
 
         Returns:
             Whether a stream follows. If not, read the body and call `refused`.
+
+        Raises:
+            NotFound: A web page follows, as from a wrong address or a login.
         """
-        del headers
+        if status == _OK and headers.get("content-type", "").startswith("text/html"):
+            raise NotFound(
+                "an HTML page in place of a stream; is "
+                f"{self.server.endpoint.address} the right address?",
+                status=status,
+            )
         if status == _OK:
             self._open_leg().open()
         return status == _OK

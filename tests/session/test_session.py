@@ -95,6 +95,29 @@ def ended(world, *chunks, how="eof", **more):
     return world.Run("openai", world.Model("x"), [world.Said(body, how)], **more).run()
 
 
+def test_a_web_page_is_no_stream(start):
+    run = start()
+    run.drive(run.session.connect(run.now))
+    with pytest.raises(NotFound, match="an HTML page in place of a stream"):
+        run.session.opened(200, {"content-type": "text/html; charset=utf-8"})
+
+
+def test_an_answer_that_was_not_streamed_is_whole(world):
+    document = {
+        "object": "chat.completion",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "all at once"},
+                "finish_reason": "stop",
+            }
+        ],
+    }
+    said = world.Said(json.dumps(document).encode())
+    run = world.Run("openai", world.Model("x"), [said]).run()
+    assert (run.text, run.session.complete) == ("all at once", True)
+
+
 @pytest.mark.parametrize("how", ["eof", "reset", "stall"])
 def test_a_finish_reason_without_done_is_complete(how, world):
     run = ended(world, says("a"), says(finish="stop"), how=how)

@@ -55,7 +55,8 @@ class ChatReader(ChunkReader):
         events: list[Event | Signal],
     ) -> None:
         index = choice.get("index") or 0
-        delta = choice.get("delta") or {}
+        # A server that did not stream says the whole message, in one document.
+        delta = choice.get("delta") or choice.get("message") or {}
         content = delta.get("content")
         if content and len(delta) == 1 and type(content) is str:  # the common one
             ids = tuple(choice.get("token_ids") or ())
