@@ -1,10 +1,11 @@
 """Clients: endpoints and their defaults, keys, and what cannot be."""
 
+import anyio
 import httpx
 import pytest
 
 import midstream
-from midstream import AsyncClient, Client, Endpoint, UsageError
+from midstream import AsyncClient, Client, Endpoint, MemoryStore, UsageError
 from midstream.testing import FakeServer
 
 
@@ -43,6 +44,12 @@ def test_what_cannot_be():
         Client()
     with pytest.raises(UsageError, match="no dialect 'olama'"):
         Client("olama:gemma3")
+    with pytest.raises(UsageError, match="did you mean 'ollama'"):
+        Client("olama:gemma3")
+    with pytest.raises(UsageError, match="an address alone"):
+        Client("http://localhost:8080")
+    with pytest.raises(UsageError, match="one by one"):
+        Client(["llama.cpp", "ollama:gemma3"])
     with pytest.raises(UsageError, match="AsyncClient"):
         Client("ollama:m", http_client=httpx.AsyncClient())
     with (
@@ -52,6 +59,93 @@ def test_what_cannot_be():
         AsyncClient("ollama:m", http_client=sync_client)
     with Client("ollama:m") as client, pytest.raises(UsageError, match="max_tokens"):
         client.stream("hi", max_tokens=0)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ({"timeouts": 5}, r"Timeouts\("),
+        ({"resume": True}, r"Resume\("),
+        ({"store": "streams.db"}, r"SQLiteStore\("),
+    ],
+)
+def test_options_of_the_wrong_type_are_named_at_once(kind, option, hint):
+    with pytest.raises(UsageError, match=hint):
+        kind("llama.cpp", **option)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        (None, "prompt: give text or a list of messages"),
+        ({"role": "user", "content": "hi"}, "prompt: give text or a list of messages"),
+        ([{"role": "user"}, "hi"], r"prompt\.1: "),
+        ([{"role": 5}], r"prompt\.0\.role: "),
+    ],
+)
+def test_a_prompt_that_is_none_is_named_without_its_types(prompt, said):
+    with Client("llama.cpp") as client, pytest.raises(UsageError, match=said) as caught:
+        client.stream(prompt)
+    assert "str:" not in str(caught.value)
+
+
+def test_a_stream_that_was_left_gives_no_whole_text():
+    with (
+        FakeServer("one two three") as server,
+        Client(server.endpoint("ollama")) as client,
+    ):
+        with client.stream("hi") as stream:
+            next(iter(stream))
+        with pytest.raises(UsageError, match="left before its end"):
+            stream.read()
+        with client.stream("hi") as stream:
+            assert stream.read() == "one two three"
+        assert stream.read() == "one two three"
+
+
+def test_an_async_stream_that_was_left_gives_no_whole_text():
+    async def leave(endpoint):
+        async with AsyncClient(endpoint) as client:
+            async with client.stream("hi") as stream:
+                pass
+            with pytest.raises(UsageError, match="left before its end"):
+                await stream.read()
+
+    with FakeServer("one two three") as server:
+        anyio.run(leave, server.endpoint("ollama"))
+
+
+def test_who_forgets_to_enter_is_told_the_word():
+    with pytest.raises(UsageError, match=r": with client\.stream"):
+        next(iter(Client("llama.cpp").stream("hi")))
+
+    async def forget():
+        await anext(aiter(AsyncClient("llama.cpp").stream("hi")))
+
+    with pytest.raises(UsageError, match=r": async with client\.stream"):
+        anyio.run(forget)
+
+
+def test_a_closed_httpx_client_is_told_from_ours():
+    own = httpx.Client()
+    own.close()
+    with (
+        Client("llama.cpp", http_client=own) as client,
+        client.stream("hi") as stream,
+        pytest.raises(UsageError, match="the httpx client is closed"),
+    ):
+        stream.read()
+
+
+def test_a_stream_may_be_left_after_its_client():
+    with FakeServer("one two three") as server:
+        with Client(server.endpoint("llama.cpp"), store=MemoryStore()) as client:
+            stream = client.stream("hi", key="k")
+            stream.__enter__()
+            next(iter(stream))
+        stream.close()
+    assert stream.notes == ["leave: the client is closed"]
 
 
 def test_a_users_client_serves_and_stays_open():

@@ -114,3 +114,5 @@ def test_speed_needs_a_second_moment():
     metrics.connect(5.0)
     metrics.read(6.0, 0, 0, 0)
     assert metrics.tokens_per_second == 0.0
+    assert repr(metrics).startswith("<Metrics ttft=0.0 ms duration=1.000 s tokens=1 ")
+    assert repr(Metrics()).startswith("<Metrics duration=0.000 s tokens=None ")

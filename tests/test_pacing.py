@@ -191,3 +191,14 @@ def test_a_reader_beside_waits_for_room(backend):
                 await reader.next(time.monotonic())
 
     anyio.run(main, backend=backend)
+
+
+def test_a_class_in_place_of_an_instance_is_refused():
+    with pytest.raises(midstream.UsageError, match=r"Words\(\), not Words"):
+        next(regroup(["a b"], Words))
+
+    async def texts():
+        yield "a b"
+
+    with pytest.raises(midstream.UsageError, match=r"Words\(\), not Words"):
+        aregroup(texts(), Words)

@@ -20,7 +20,7 @@ def test_the_defaults_are_those_of_the_contract():
 def test_every_limit_can_be_switched_off_and_none_be_impossible(name):
     assert getattr(Timeouts(**{name: None}), name) is None
     assert getattr(Timeouts(**{name: 0.1}), name) == 0.1
-    for wrong in 0, -1, nan:
+    for wrong in 0, -1, nan, "5":
         with pytest.raises(UsageError, match=rf"Timeouts\({name}="):
             Timeouts(**{name: wrong})
 

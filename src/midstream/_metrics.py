@@ -135,6 +135,14 @@ class Metrics:
         self.gap = 0.0
         self.replaced = 0
 
+    def __repr__(self) -> str:
+        """The figures that are asked for most."""
+        first = "" if self.ttft is None else f"ttft={self.ttft * 1000:.1f} ms "
+        return (
+            f"<Metrics {first}duration={self.duration:.3f} s tokens={self.tokens} "
+            f"characters={self.characters} itl={self.itl} resumes={self.resumes}>"
+        )
+
     @property
     def tokens_per_second(self) -> float | None:
         """Speed after the first token; None before the second and without a count."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -40,6 +40,7 @@ class Message(BaseModel):
 
 
 Prompt: TypeAlias = "str | Sequence[Message | Mapping[str, Any]]"
+_PROMPT = 'give text or a list of messages, as [{"role": "user", "content": "…"}]'
 Template: TypeAlias = Callable[[Sequence[Message]], str]
 
 
@@ -152,16 +153,35 @@ class Endpoint(BaseModel):
     echo: Literal["none", "whole", "tail"] | None = None
     errors: Literal["replace", "strict"] = "replace"
 
-    def __init__(self, dialect: str, **fields: Any) -> None:
-        """Check the fields.
+    if TYPE_CHECKING:  # what mypy, pyright and editors know of it
 
-        Raises:
-            UsageError: One of them cannot be; the message names it.
-        """
-        try:
-            super().__init__(dialect=dialect, **fields)
-        except ValidationError as error:
-            raise UsageError(f"Endpoint({dialect!r}): {_words(error)}") from error
+        def __init__(  # noqa: PLR0913 - the words of the contract
+            self,
+            dialect: str,
+            *,
+            model: str | None = None,
+            base_url: str | None = None,
+            api_key: str | SecretStr | None = None,
+            headers: Mapping[str, str] = {},
+            template: Template | None = None,
+            tokenizer: Any = None,
+            text: Literal["delta", "cumulative", "auto"] = "auto",
+            echo: Literal["none", "whole", "tail"] | None = None,
+            errors: Literal["replace", "strict"] = "replace",
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, dialect: str, **fields: Any) -> None:
+            """Check the fields.
+
+            Raises:
+                UsageError: One of them cannot be; the message names it.
+            """
+            try:
+                super().__init__(dialect=dialect, **fields)
+            except ValidationError as error:
+                raise UsageError(f"Endpoint({dialect!r}): {_words(error)}") from error
 
     @classmethod
     def parse(cls, spelling: str | Endpoint) -> Endpoint:
@@ -175,13 +195,26 @@ class Endpoint(BaseModel):
         """
         if isinstance(spelling, Endpoint):
             return spelling
+        if not isinstance(spelling, str):
+            raise UsageError(
+                "an endpoint is a string or an Endpoint, no "
+                f"{type(spelling).__name__}; several are given one by one, as in "
+                'Client("llama.cpp", "ollama:gemma3")'
+            )
+        if re.match(r"(https?|grpcs?)://", spelling, re.IGNORECASE):
+            raise UsageError(
+                "an address alone does not say how its server speaks: write the "
+                'dialect before it, as in "llama.cpp@http://localhost:8080"'
+            )
         match = _SPELLING.fullmatch(spelling)
         if match is None:
             raise UsageError(
                 f"endpoint {spelling!r} is not DIALECT[:MODEL][@URL], as in "
                 '"ollama:gemma3" or "vllm:Qwen/Qwen3-0.6B@http://gpu1:8000"'
             )
-        fields = {name: part for name, part in match.groupdict().items() if part}
+        fields: dict[str, Any] = {
+            name: part for name, part in match.groupdict().items() if part
+        }
         return cls(fields.pop("dialect"), **fields)
 
     @property
@@ -201,7 +234,17 @@ class Endpoint(BaseModel):
 
 def _words(error: ValidationError) -> str:
     """Pydantic's findings in one line, without the input, which may be a secret."""
-    return "; ".join(
-        f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-        for fault in error.errors(include_input=False, include_url=False)
-    )
+    words: list[str] = []
+    place: Sequence[str | int]
+    for fault in error.errors(include_input=False, include_url=False):
+        match fault["loc"]:
+            case ("prompt", "str"):  # the other half of the union says more
+                continue
+            case ("prompt", _):
+                place, finding = ("prompt",), _PROMPT
+            case ("prompt", _, *rest):
+                place, finding = ("prompt", *rest), fault["msg"]
+            case whole:
+                place, finding = whole, fault["msg"]
+        words.append(f"{'.'.join(map(str, place))}: {finding}")
+    return "; ".join(words)

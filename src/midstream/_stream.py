@@ -53,6 +53,7 @@ _FAULTS = (
     ResumeDiverged,
     ResumeUnsupported,
 )
+_LEAVE_FAULTS = (*_FAULTS, UsageError)  # its HTTP client may be closed by now
 _LEAVE = 2.0  # seconds to tell a server that nobody listens any more
 _ERROR_BODY = 1 << 20  # bytes of an error's body that are read
 
@@ -165,8 +166,18 @@ class _State:
     def _readable(self) -> bool:
         """Whether a step may bring more."""
         if not self._entered:
-            raise UsageError("enter the stream first: with client.stream(…) as stream:")
+            word = "async with" if isinstance(self, AsyncStream) else "with"
+            raise UsageError(
+                f"enter the stream first: {word} client.stream(…) as stream:"
+            )
         return not self._closed and not self._session.ended
+
+    def _need_open(self) -> None:
+        """Refuse to give what came as if it were the whole."""
+        if self._closed and not self._session.ended:
+            raise UsageError(
+                "the stream was left before its end; what came is in stream.text"
+            )
 
     def _text_of(self, events: list[Event]) -> Batch:
         return [
@@ -256,7 +267,11 @@ class Stream(_State):
 
         Returns:
             The whole text.
+
+        Raises:
+            UsageError: The stream was left before its end.
         """
+        self._need_open()
         while self._readable():
             self._step()
         self._ready.clear()
@@ -277,7 +292,7 @@ class Stream(_State):
         self._hang_up()
         try:
             self._run(self._session.leave(), _leave_by())
-        except _FAULTS as error:
+        except _LEAVE_FAULTS as error:
             self._session.notes.append(f"leave: {error}")
         if self._kept is not None:
             self._kept.close()
@@ -428,7 +443,11 @@ class AsyncStream(_State):
 
         Returns:
             The whole text.
+
+        Raises:
+            UsageError: The stream was left before its end.
         """
+        self._need_open()
         while self._readable():
             await self._step()
         self._ready.clear()
@@ -452,7 +471,7 @@ class AsyncStream(_State):
                 await reader.aclose()
             try:
                 await self._run(self._session.leave(), _leave_by())
-            except _FAULTS as error:
+            except _LEAVE_FAULTS as error:
                 self._session.notes.append(f"leave: {error}")
             if self._kept is not None:
                 await anyio.to_thread.run_sync(self._kept.close)

@@ -39,7 +39,7 @@ class Timeouts:
         """Refuse limits that no stream can keep."""
         for field in fields(self):
             limit = getattr(self, field.name)
-            if limit is not None and not limit > 0:
+            if limit is not None and not (isinstance(limit, int | float) and limit > 0):
                 raise UsageError(
                     f"Timeouts({field.name}={limit!r}): give seconds above 0, "
                     "or None for no limit"

@@ -45,6 +45,12 @@ class _Base:
     ) -> None:
         if not endpoints:
             raise UsageError('name an endpoint, as in Client("ollama:gemma3")')
+        if not isinstance(timeouts, Timeouts):
+            raise UsageError(f"timeouts={timeouts!r}: give Timeouts(…)")
+        if not isinstance(resume, Resume | None):
+            raise UsageError(f"resume={resume!r}: give Resume(…), or None for never")
+        if store is not None and not hasattr(store, "acquire"):
+            raise UsageError(f"store={store!r}: give a store, as SQLiteStore(…)")
         self._servers = [_server(Endpoint.parse(endpoint)) for endpoint in endpoints]
         self._timeouts = timeouts
         self._resume = resume

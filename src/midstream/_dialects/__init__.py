@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from midstream._dialects.facts import DialectFacts, facts
@@ -45,8 +46,10 @@ def find(name: str) -> Dialect:
     try:
         return _TABLE[name]
     except KeyError:
+        near = get_close_matches(name, _TABLE, n=1)
+        meant = f", did you mean {near[0]!r}?" if near else ""
         raise UsageError(
-            f"no dialect {name!r}; there are {', '.join(sorted(_TABLE))}"
+            f"no dialect {name!r}{meant or ';'} there are {', '.join(sorted(_TABLE))}"
         ) from None
 
 

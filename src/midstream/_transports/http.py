@@ -219,8 +219,10 @@ class AsyncHttpTransport:
 
 
 def _usable(client: ClientT, exchanges: Exchanges) -> ClientT:
-    if exchanges.closed or client.is_closed:
+    if exchanges.closed:
         raise UsageError("the client is closed")
+    if client.is_closed:
+        raise UsageError("the httpx client is closed")
     return client
 
 
