@@ -61,6 +61,7 @@ class Leg:
         offset: Bytes of body received.
         opened: Whether the server began to stream, on whatever connection.
         fault: What the last bytes held behind their signals.
+        repeated: Characters that came again and were dropped.
         pending: Whether half a character of the text waits.
     """
 
@@ -70,17 +71,18 @@ class Leg:
         "_began_at",
         "_choice",
         "_decoder",
-        "_dialect",
         "_ended",
         "_framer",
         "_held",
         "_reader",
         "_seam",
         "_sides",
+        "dialect",
         "fault",
         "generation",
         "offset",
         "opened",
+        "repeated",
         "strategy",
     )
 
@@ -93,7 +95,7 @@ class Leg:
         self.opened = self._answered = False
         self._ended = False
         self.fault: MidstreamError | None = None
-        self._dialect = dialect
+        self.dialect = dialect
         self._choice = generation.request.choice
         self._framer = dialect.framer()
         self._reader = dialect.reader(generation)
@@ -102,6 +104,7 @@ class Leg:
         self._seam: Seam | None = None
         self._held: list[TextDelta] = []
         self._again = 0
+        self.repeated = 0
 
     def join(self, continuation: Continuation, text: str) -> None:
         """What comes is joined to ``text``, which was delivered before."""
@@ -121,7 +124,7 @@ class Leg:
         self._answered = self._ended = False
         self._began_at = self.offset
         if continuation.keeps != "body":
-            self._framer = self._dialect.framer()
+            self._framer = self.dialect.framer()
             self.offset = self._began_at = 0
 
     def open(self) -> None:
@@ -272,6 +275,7 @@ class Leg:
         repeating, new = seam.repeating, seam.feed(delta.text)
         if repeating and not new:
             self._held.append(delta)
+            self.repeated += len(delta.text)
             return TextDelta("", delta.choice, 0)
         held, self._held = self._held, []
         if self._again:

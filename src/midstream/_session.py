@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from math import inf
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, assert_never
 
 from midstream._dialects.base import EXACTNESS, Continuation, Generation, Received
 from midstream._errors import (
@@ -53,7 +53,7 @@ from midstream._events import (
 )
 from midstream._leg import SHAPE_FAULTS, Leg
 from midstream._metrics import Metrics
-from midstream._request import Request
+from midstream._request import Endpoint, Request
 from midstream._resume.checkpoint import Checkpoint
 from midstream._resume.ledger import Ledger
 from midstream._resume.plan import Drop, Plan
@@ -74,6 +74,16 @@ if TYPE_CHECKING:
 Events: TypeAlias = list[Event]
 
 _OK = 200
+_SERVERS_OWN: dict[str, Any] = {
+    "token_ids": [],
+    "gaps": [],
+    "prompt_ids": [],
+    "response_id": None,
+    "handle": "",
+    "offset": 0,
+    "cursor": None,
+}
+"""What of a checkpoint says nothing to a server with another dialect or model."""
 _GRACE = 0.1  # seconds for a reader who comes late to find what has arrived
 _LINGER = 2.0  # seconds to wait for usage and the closing marker after the finish
 _DOWN = 30.0  # seconds for which a server that failed for good is asked last
@@ -139,6 +149,7 @@ class Session:
         self._finished_at = inf
         self._stored: Checkpoint | None = None
         self._backlog: Events = []
+        self._again = 0, 0  # what had come again until the last read
         self._skip = 0  # characters that come again and are not given again
 
     def restore(self, checkpoint: Checkpoint, after: int, now: float) -> None:
@@ -154,10 +165,11 @@ class Session:
         """
         self.request = request = Request.model_validate(checkpoint.request)
         self.ledger = Ledger(request.choice, request.max_tokens, request.choices)
+        self._origin = origin = Endpoint.parse(checkpoint.endpoint)
+        self.server = max(self._servers, key=lambda server: _kinship(server, origin))
+        if not any(_kinship(self.server, origin)):
+            checkpoint = checkpoint.model_copy(update=_SERVERS_OWN)
         self._stored, self._skip = checkpoint, after
-        for server in self._servers:
-            if str(server.endpoint) == checkpoint.endpoint:
-                self.server = server
         if checkpoint.complete or self._resume is None:
             self._load_stored()
             if checkpoint.complete:
@@ -165,7 +177,8 @@ class Session:
             return
         fault = Dropped("the process that had begun this stream ended")
         self._plan.drop = Drop(fault, now)
-        self._plan.ways = self.server.ways(self._resume)
+        ways = self.server.ways(self._resume)
+        self._plan.ways = [w for w in ways if checkpoint.handle or w != "replay"]
         generation = replace(self._generation(), handle=checkpoint.handle)
         self._leg = Leg(self.server.dialect, generation)
         self._leg.opened = bool(checkpoint.handle)
@@ -202,6 +215,9 @@ class Session:
             ResumeUnsupported: No strategy that is left can continue.
             UsageError: The dialect cannot say what was asked.
         """
+        if self._plan.drop is None and self._leg is not None and self._leg.opened:
+            # Nobody told `dropped`: whoever read was cancelled, or interrupted.
+            raise Dropped("a read was left, and the connection closed with it")
         self.metrics.connect(now)
         if self.metrics.connects == 1:
             self._first(now)
@@ -229,7 +245,9 @@ class Session:
         """The stream begins: with the first server that is not known to be down."""
         if self._timeouts.total is not None:
             self._total_at = now + self._timeouts.total
-        if self.server.down_until > now and self._plan.drop is None:
+        if self._plan.drop is not None:
+            return  # another process began it
+        if self.server.down_until > now:
             self.server = min(self._servers, key=lambda server: server.down_until)
         self._origin = self.server.endpoint
 
@@ -281,7 +299,10 @@ class Session:
 
     def _abandon(self) -> Flow[None]:
         """Stop a generation that a server keeps alive though nobody will replay it."""
-        if self._leg is not None and self._leg.opened and not self._plan.lost:
+        leg = self._leg
+        if leg is None or leg.dialect.transport != self.server.dialect.transport:
+            return
+        if leg.opened and not self._plan.lost:
             try:
                 yield from self.leave()
             except (TransportError, ServerError) as error:
@@ -433,8 +454,12 @@ class Session:
                 self._failed.clear()
             self._last_token = now
             self._await("idle", self._timeouts.idle, now)
+        elif self._again != (self._skip, self._open_leg().repeated):
+            self._last_token = now  # the server speaks, if only what the caller has
+            self._await("idle", self._timeouts.idle, now)
         elif self.deadline.kind == "idle":
             self._ping(now)
+        self._again = self._skip, self._open_leg().repeated
         if self.ledger.finished:
             self._finished_at = min(self._finished_at, now)
             if self.deadline.at > self._finished_at + _LINGER:
@@ -678,7 +703,7 @@ class Session:
         """Calls that stop what still runs at the server; best effort."""
         leg = self._leg
         if leg is not None and (not self.complete or leg.stopped):
-            yield from self.server.dialect.leave(leg.generation, self._received())
+            yield from leg.dialect.leave(leg.generation, self._received())
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to continue later."""
@@ -706,6 +731,13 @@ class Session:
         if leg is None:
             return self.ledger.received(0, None)
         return self.ledger.received(leg.offset, leg.cursor)
+
+
+def _kinship(server: Server, origin: Endpoint) -> tuple[bool, bool]:
+    """Whether it is the same server, and whether it is the same model."""
+    mine = server.endpoint
+    same = (mine.dialect, mine.model) == (origin.dialect, origin.model)
+    return same and str(mine) == str(origin), same
 
 
 def _says(delta: ReasoningDelta | RefusalDelta) -> bool:
