@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 import uuid
 from contextlib import suppress
@@ -95,6 +96,11 @@ class _Base:
         def begin(stored: Checkpoint | None) -> None:
             if stored is None:
                 raise UsageError(f"the store has no stream {key!r}")
+            if self._resume is None and not stored.complete:
+                raise UsageError(
+                    f"stream {key!r} is not complete, and Client(resume=None) "
+                    "continues none"
+                )
             session.restore(stored, after, time.monotonic())
 
         return session, Kept(self._need_keeper(), key, begin)
@@ -160,6 +166,7 @@ class Client(_Base):
                 "Client takes an httpx.Client; this one is for AsyncClient"
             )
         self._http_client = http_client
+        self._making = threading.Lock()
         self._http: Transport | None = None
         self._grpc: Transport | None = None
 
@@ -247,6 +254,10 @@ class Client(_Base):
         self.close()
 
     def _transport(self, session: Session) -> Transport:
+        with self._making:  # streams may begin in several threads
+            return self._made_transport(session)
+
+    def _made_transport(self, session: Session) -> Transport:
         connect = self._timeouts.connect
         if session.server.dialect.transport == "http":
             if self._http is None:
