@@ -1,5 +1,6 @@
 """Keyed streams are kept while they run, also in silence; a store may fail."""
 
+import asyncio
 import logging
 import threading
 import time
@@ -132,3 +133,43 @@ def test_a_late_look_does_not_undo_the_end():
             stream.read()
         assert store.load("slow").complete
         assert store.acquire("slow", "another", 1)
+
+
+async def _cancelled_while_entering(server, store):
+    async with midstream.AsyncClient(server.endpoint("ollama"), store=store) as client:
+        task = asyncio.create_task(client.stream("hi", key="k").__aenter__())
+        await asyncio.to_thread(store.asked.wait, 5)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.1, store.go.set)
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+
+async def _cancelled_while_leaving(server, store):
+    store.go.set()
+    async with midstream.AsyncClient(server.endpoint("ollama"), store=store) as client:
+
+        async def read():
+            async with client.stream("hi", key="k") as stream:
+                await stream.read()
+
+        task = asyncio.create_task(read())
+        await asyncio.to_thread(server.wait_for_stream)
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("main", [_cancelled_while_entering, _cancelled_while_leaving])
+def test_a_task_that_is_cancelled_gives_the_key_back(main):
+    class Slow(MemoryStore):
+        def acquire(self, *lease):
+            self.asked.set()
+            self.go.wait(5)
+            return super().acquire(*lease)
+
+    store = Slow()
+    store.asked, store.go = threading.Event(), threading.Event()
+    with FakeServer(TEXT, always=Stall(after=2)) as server:
+        asyncio.run(main(server, store))
+        wait_until(lambda: store.acquire("k", "another", 1))

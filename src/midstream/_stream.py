@@ -288,14 +288,15 @@ class Stream(_State):
         self._leaving.set()
         if not self._entered:
             return
-        self._transport_of().interrupt(self._session.deadline)
-        self._hang_up()
         try:
+            self._transport_of().interrupt(self._session.deadline)
+            self._hang_up()
             self._run(self._session.leave(), _leave_by())
         except _LEAVE_FAULTS as error:
             self._session.notes.append(f"leave: {error}")
-        if self._kept is not None:
-            self._kept.close()
+        finally:
+            if self._kept is not None:
+                self._kept.close()
 
     def _batch(self) -> Batch | None:
         if not self._ready:
@@ -401,7 +402,13 @@ class AsyncStream(_State):
         if self._kept is None:
             self._enter()
         else:
-            await anyio.to_thread.run_sync(self._enter)
+            try:
+                await anyio.to_thread.run_sync(self._enter)
+            except BaseException:
+                self._closed = True
+                with anyio.CancelScope(shield=True):
+                    await self._let_go()
+                raise
         self._leaving = anyio.Event()
         return self
 
@@ -465,16 +472,23 @@ class AsyncStream(_State):
             return
         self._leaving.set()
         with anyio.CancelScope(shield=True):
-            self._transport_of().interrupt(self._session.deadline)
-            await self._hang_up()
-            for reader in self._readers:
-                await reader.aclose()
             try:
+                self._transport_of().interrupt(self._session.deadline)
+                await self._hang_up()
+                for reader in self._readers:
+                    await reader.aclose()
                 await self._run(self._session.leave(), _leave_by())
             except _LEAVE_FAULTS as error:
                 self._session.notes.append(f"leave: {error}")
-            if self._kept is not None:
-                await anyio.to_thread.run_sync(self._kept.close)
+            finally:
+                await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Give the key back, though the task be cancelled over and over (asyncio)."""
+        if self._kept is not None:
+            thread = threading.Thread(target=self._kept.close, name="midstream-keeper")
+            thread.start()
+            await anyio.to_thread.run_sync(thread.join)
 
     async def _batch(self) -> Batch | None:
         if not self._ready:
