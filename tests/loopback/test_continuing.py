@@ -47,21 +47,21 @@ def test_nothing_is_asked_anew_where_resuming_is_off():
 
 
 @pytest.mark.parametrize(
-    ("dialect", "model", "ids", "exactness"),
+    ("spoken", "model", "ids", "exactness"),
     [
         ("vllm-completions", "a", True, Exactness.TOKENS),
         ("vllm-completions", "b", False, Exactness.APPROXIMATE),
         ("llama.cpp-completion", "a", False, Exactness.TOKENS),
     ],
 )
-def test_ids_of_another_model_or_dialect_are_not_sent(dialect, model, ids, exactness):
+def test_ids_of_another_model_or_dialect_are_not_sent(spoken, model, ids, exactness):
     with FakeServer(TEXT, faults=[Cut(after=6)]) as first:
         store = begun(first, "vllm-completions", "a")
     known = store.load("k").token_ids
     assert known
     with (
         FakeServer(TEXT) as second,
-        midstream.Client(second.endpoint(dialect, model=model), store=store) as client,
+        midstream.Client(second.endpoint(spoken, model=model), store=store) as client,
         client.resume("k") as stream,
     ):
         assert stream.read() == TEXT
