@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent
 EXAMPLES = ("localhost", "gpu1", "api.openai.com")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _everywhere(tmp_path_factory):
     """One fake server behind the addresses that the examples name."""
     real, built_in = client_module._server, midstream.dialects().keys()
