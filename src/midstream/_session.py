@@ -34,6 +34,7 @@ from midstream._errors import (
     StreamInterrupted,
     TimedOut,
     TransportError,
+    UsageError,
     WireError,
 )
 from midstream._events import (
@@ -224,6 +225,11 @@ class Session:
         self._await("first_token", self._timeouts.first_token, now)
         try:
             return (yield from self._next_leg())
+        except UsageError as error:
+            if not self._failed:
+                raise
+            who = self.server.endpoint  # the next one may know how
+            raise ResumeUnsupported(f"{who} cannot be asked this: {error}") from error
         except SHAPE_FAULTS as error:
             raise WireError("an answer before the stream is malformed") from error
 
@@ -578,6 +584,8 @@ class Session:
         if for_good or (isinstance(fault, ConnectFailed) and self._others()):
             if not fails_over(fault) or not self._others():
                 raise self._final(fault, first, exhausted=resumable(fault))
+            if not isinstance(fault, ResumeUnsupported):  # it may well begin others
+                self.server.down_until = now + _DOWN
             self._fail_over(resume, first, now)
             return 0
         plan.attempt += 1
@@ -612,7 +620,6 @@ class Session:
     def _fail_over(self, resume: Resume, first: Drop, now: float) -> None:
         """The next server that can continues; raise when there is none."""
         while others := self._others():
-            self.server.down_until = now + _DOWN
             self._failed.append(self.server)
             self.server = others[0]
             self._plan.drop, self._plan.attempt = first, 0

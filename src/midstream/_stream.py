@@ -174,9 +174,11 @@ class _State:
 
     def _need_open(self) -> None:
         """Refuse to give what came as if it were the whole."""
-        if self._closed and not self._session.ended:
+        ended = self._session.ended
+        if (ended or self._closed) and not self.complete:
+            how = "broke" if ended else "was left"
             raise UsageError(
-                "the stream was left before its end; what came is in stream.text"
+                f"the stream {how} before its end; what came is in stream.text"
             )
 
     def _text_of(self, events: list[Event]) -> Batch:

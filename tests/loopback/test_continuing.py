@@ -123,3 +123,42 @@ def test_a_read_that_is_cancelled_is_a_drop_if_one_reads_on(async_colour, resume
         text = async_colour.run(main, server)
         expected = server.text if resume else server.streams[0].text
     assert text == expected
+
+
+def test_a_stream_that_broke_is_not_read_as_if_it_were_whole():
+    with (
+        FakeServer(TEXT, faults=[Cut(after=4)]) as server,
+        midstream.Client(server.endpoint("ollama"), resume=None) as client,
+        client.stream("hi") as stream,
+    ):
+        with pytest.raises(StreamInterrupted):
+            stream.read()
+        with pytest.raises(UsageError, match="broke before its end"):
+            stream.read()
+
+
+def test_a_server_that_cannot_be_asked_is_passed_over():
+    messages = [{"role": "user", "content": "hi"}]
+    with (
+        FakeServer(TEXT, faults=[Status(401)]) as first,
+        FakeServer(TEXT) as raw,
+        FakeServer(TEXT) as last,
+        midstream.Client(
+            first.endpoint("openai"), raw.endpoint("triton"), last.endpoint("ollama")
+        ) as client,
+        client.stream(messages) as stream,
+    ):
+        assert stream.read() == TEXT
+        assert last.streams
+
+
+def test_a_server_that_cannot_continue_still_begins():
+    with (
+        FakeServer(TEXT, faults=[Cut(after=4)]) as first,
+        FakeServer(TEXT) as second,
+        midstream.Client(first.endpoint("openai"), second.endpoint("ollama")) as client,
+    ):
+        for asked in (1, 2):
+            with client.stream("hi") as stream:
+                assert stream.read() == TEXT
+            assert len(first.streams) == asked
