@@ -180,3 +180,8 @@ def test_any_text_is_an_endpoint_or_a_usage_error(spelling):
         return
     assert endpoint.dialect
     assert Endpoint.parse(str(endpoint)).dialect == endpoint.dialect
+
+
+def test_a_query_is_not_shown():
+    endpoint = Endpoint.parse("gemini:m@http://host/v1?key=" + SECRET)
+    assert str(endpoint) == "gemini:m@http://host/v1"

@@ -219,8 +219,8 @@ class Endpoint(BaseModel):
 
     @property
     def address(self) -> str:
-        """The base URL without a user's name and password."""
-        return re.sub(r"(//|^)[^/?#]*@", r"\1", self.base_url or "")
+        """The base URL without a user's name and password, and without its query."""
+        return re.sub(r"(//|^)[^/?#]*@|[?#].*", r"\1", self.base_url or "")
 
     def __str__(self) -> str:
         """``DIALECT[:MODEL][@URL]`` without secrets."""

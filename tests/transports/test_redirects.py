@@ -73,7 +73,13 @@ def test_secrets_stay_behind_on_the_way_to_another_origin(
 
     way(
         talk,
-        headers={"api-key": "key", "X-Goog-Api-Key": "key", "cookie": "a=b"},
+        headers={
+            "api-key": "key",
+            "X-Goog-Api-Key": "key",
+            "x-tenant": "a key",
+            "cookie": "a=b",
+        },
+        params={"token": "key"},
         auth=("name", "key"),
     )
     request = target.requests[0]
@@ -83,6 +89,7 @@ def test_secrets_stay_behind_on_the_way_to_another_origin(
     assert not secret & request.headers.keys()
     assert "x-special" not in request.headers
     assert "key" not in str(request.headers.values())
+    assert "key" not in request.line
 
 
 def test_who_has_left_does_not_get_them_back(way, sending, call, within):

@@ -81,7 +81,9 @@ class Route:
         extensions: dict[str, Any] = {"timeout": timeouts}
         if self._trace is not None:
             extensions["trace"] = self._trace
-        request = client.build_request(
+        # What the user's client adds of its own stays at home too.
+        build = httpx.Request if self._left else client.build_request
+        request = build(
             call.method,
             self._url,
             content=call.content or None,
