@@ -333,6 +333,9 @@ class Stream(_State):
         call = self._run(session.connect(time.monotonic()), session.deadline)
         body = self._transport_of().open(call, session.deadline)
         self._body = body
+        if self._closed:  # meanwhile, and there was no body to close yet
+            self._hang_up()
+            return []
         if not session.opened(body.status, body.headers):
             session.refused(_reply(body, _whole(body)))
         return session.backlog()
@@ -528,6 +531,9 @@ class AsyncStream(_State):
         call = await self._run(session.connect(time.monotonic()), session.deadline)
         body = await self._transport_of().open(call, session.deadline)
         self._body = body
+        if self._closed:  # as above
+            await self._hang_up()
+            return []
         if not session.opened(body.status, body.headers):
             session.refused(_reply(body, await _awhole(body)))
         return session.backlog()

@@ -272,3 +272,23 @@ def test_a_deadline_of_regrouping_fires_while_a_read_is_pending(colour):
         )
     assert seen.pieces[0] == "Hello "
     assert seen.error is None
+
+
+def test_closing_when_the_headers_have_just_come(family, monkeypatch):
+    with (
+        FakeServer(TEXT, faults=[Stall(after=2)], replay=False) as server,
+        midstream.Client(server.endpoint(family)) as client,
+        client.stream("hi") as stream,
+    ):
+        transport = client._transport(stream._session)
+        begin = transport.open
+
+        def open_and_leave(call, deadline):
+            body = begin(call, deadline)
+            stream.close()
+            return body
+
+        monkeypatch.setattr(transport, "open", open_and_leave)
+        monkeypatch.setattr(transport, "interrupt", lambda _: None)  # just missed it
+        assert list(stream) == []
+        server.wait_for_hangup()
