@@ -46,6 +46,8 @@ def test_what_cannot_be():
         Client("olama:gemma3")
     with pytest.raises(UsageError, match="did you mean 'ollama'"):
         Client("olama:gemma3")
+    with pytest.raises(UsageError, match="did you mean 'ollama:gemma3'"):
+        Client("ollama/gemma3")
     with pytest.raises(UsageError, match="an address alone"):
         Client("http://localhost:8080")
     with pytest.raises(UsageError, match="one by one"):

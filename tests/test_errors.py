@@ -2,9 +2,11 @@
 
 import copy
 import inspect
+import traceback
 
 import pytest
 
+import midstream
 from midstream import _errors
 from midstream._errors import (
     EventTooLarge,
@@ -120,3 +122,8 @@ def test_errors_can_be_raised_and_copied():
         assert str(again) == str(error)
         with pytest.raises(MidstreamError):
             raise again
+
+
+def test_a_traceback_names_the_public_class():
+    shown = "".join(traceback.format_exception_only(midstream.UsageError("no")))
+    assert shown == "midstream.UsageError: no\n"

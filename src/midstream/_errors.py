@@ -207,3 +207,13 @@ class ToolCallInterrupted(StreamInterrupted):
 
     resumable = False
     tool_calls: Sequence[ToolCall] = ()
+
+
+def _publish(error: type[MidstreamError]) -> None:
+    """Let tracebacks name the class where users find it."""
+    error.__module__ = "midstream"
+    for kind in error.__subclasses__():
+        _publish(kind)
+
+
+_publish(MidstreamError)

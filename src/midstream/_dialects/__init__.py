@@ -46,7 +46,10 @@ def find(name: str) -> Dialect:
     try:
         return _TABLE[name]
     except KeyError:
-        near = get_close_matches(name, _TABLE, n=1)
+        head, _, model = name.partition("/")
+        near = (
+            [f"{head}:{model}"] if head in _TABLE else get_close_matches(name, _TABLE)
+        )
         meant = f", did you mean {near[0]!r}?" if near else ""
         raise UsageError(
             f"no dialect {name!r}{meant or ';'} there are {', '.join(sorted(_TABLE))}"
