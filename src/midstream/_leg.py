@@ -207,6 +207,15 @@ class Leg:
             return rest
         return "" if self._seam.stopped else self._seam.feed(rest) + self._seam.flush()
 
+    def flush_others(self) -> list[TextDelta]:
+        """Half a character with which another of n answers ended."""
+        rests = [
+            TextDelta(decoder.flush(), choice, 0)
+            for (choice, channel), decoder in self._sides.items()
+            if channel == "text"
+        ]
+        return [delta for delta in rests if delta.text]
+
     def _read(self, records: Iterable[tuple[bytes, str]]) -> list[Event | Signal]:
         read = self._reader.read
         signals: list[Event | Signal] = []

@@ -88,6 +88,7 @@ _SERVERS_OWN: dict[str, Any] = {
 _GRACE = 0.1  # seconds for a reader who comes late to find what has arrived
 _LINGER = 2.0  # seconds to wait for usage and the closing marker after the finish
 _DOWN = 30.0  # seconds for which a server that failed for good is asked last
+_REPEATS = 3  # characters that a model must repeat to be taken for repeating itself
 _SECRET = 8  # characters; shorter header values are no secrets
 
 
@@ -289,9 +290,11 @@ class Session:
             )
         else:
             continuation = yield from dialect.continuation(generation, way, received)
-            echo = self.server.endpoint.echo
+            echo, least = self.server.endpoint.echo, _REPEATS if way == "ask" else 1
             if echo is not None:
                 continuation = replace(continuation, echo=echo)
+            else:
+                continuation = replace(continuation, least=least)
         yield from self._abandon()
         self._start(Leg(dialect, generation, way)).join(continuation, received.text)
         return continuation.call
@@ -517,10 +520,14 @@ class Session:
 
     def _end(self, events: Events) -> None:
         """The whole answer came: give what waited for its end."""
-        rest = self._open_leg().flush()
+        leg = self._open_leg()
+        rest = leg.flush()
         if rest:
             delta = TextDelta(rest, self.request.choice, 0)
             self.ledger.add_text(delta, whole=True)
+            events.append(delta)
+        for delta in leg.flush_others():
+            self.ledger.choice(delta.choice).add_text(delta.text)
             events.append(delta)
         self._close(events)
 
@@ -557,11 +564,12 @@ class Session:
             self.notes.append(f"after the end: {fault}")
             self._end(events)
             return events
-        self.metrics.drop()
-        self.pause = self._go_on(fault, now)
-        if self.ledger.used_up:
+        if self._resume is not None and self.ledger.used_up and resumable(fault):
             self.ledger.main.finish(Finish("length", "length"))
             self._close(events)
+            return events
+        self.metrics.drop()
+        self.pause = self._go_on(fault, now)
         return events
 
     def _go_on(self, fault: MidstreamError, now: float) -> float:

@@ -120,7 +120,7 @@ FIXED = Backoff(initial=1, maximum=8, jitter=False)
     [
         (Dropped("x"), 1, 0),
         (TimedOut("idle"), 1, 0),
-        (Dropped("x"), 2, 2),
+        (Dropped("x"), 2, 1),
         (Dropped("x"), 9, 8),
         (ConnectFailed("x"), 1, 1),
         (Overloaded("x"), 1, 1),

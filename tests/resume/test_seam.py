@@ -316,3 +316,9 @@ def test_a_rule_that_lets_go_at_the_end_feeds_those_behind_it():
     assert machine.feed("so") == ""
     assert machine.flush() == ""
     assert machine.stopped
+
+
+def test_a_model_that_begins_with_the_last_letter_repeats_nothing():
+    continuation = Continuation(call=Call(url=""), sent="bo", echo="tail", least=3)
+    seam = Seam(continuation, "bo", ())
+    assert seam.feed("ok then") == "ok then"

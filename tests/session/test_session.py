@@ -29,6 +29,7 @@ from midstream._errors import (
     WireError,
 )
 from midstream._events import (
+    End,
     Exactness,
     Finish,
     Resumed,
@@ -661,7 +662,7 @@ def test_attempts_count_without_progress(start, world):
     assert type(run.error) is ResumeExhausted
     assert "5 attempts" in str(run.error)
     assert isinstance(run.error.__cause__, Dropped)
-    assert run.pauses == [0, 0, 2, 4, 8, 8]
+    assert run.pauses == [0, 0, 1, 2, 4, 8]
 
 
 def test_progress_starts_the_count_anew(world):
@@ -1086,3 +1087,30 @@ def test_an_answer_that_makes_no_sense_is_ours(content, world):
     ).run()
     assert type(run.error) in {ResumeUnsupported, WireError, ServerFailed}
     assert run.error.text == run.text
+
+
+def test_with_nothing_left_a_drop_is_the_end_though_no_way_is_allowed(opened, world):
+    run = opened(name="openai", max_tokens=2, resume=world.only("text"))
+    writer = run.session.server.dialect.writer()
+    for text in ("one ", "two"):
+        for piece in writer.write(TextDelta(text)):
+            run.session.receive(piece, run.now)
+    (finish,) = run.session.dropped(Dropped("cut"), run.now)
+    assert finish.reason == "length"
+    assert run.session.complete
+
+
+def test_half_a_character_at_the_end_of_another_answer_is_told(opened):
+    run = opened(name="openai", extra={"n": 2})
+    writer = run.session.server.dialect.writer()
+    says = [
+        TextDelta("one"),
+        TextDelta("two\udce6", 1),
+        Finish("stop"),
+        Finish("stop", choice=1),
+        End(),
+    ]
+    for event in says:
+        for piece in writer.write(event):
+            run.session.receive(piece, run.now)
+    assert run.session.ledger.choices[1].text == "two\ufffd"

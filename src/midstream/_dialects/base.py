@@ -18,7 +18,6 @@ from midstream._events import Event, Exactness, Signal
 from midstream._frames.sse import SSEFramer
 
 if TYPE_CHECKING:
-
     from midstream._errors import ServerError
     from midstream._frames import Framer
     from midstream._request import Endpoint, Request
@@ -139,6 +138,8 @@ class Continuation:
         expect: Text that comes again before the new one, to be checked and dropped.
         again: How many tokens come again with it.
         echo: What the server is declared to repeat of the prefix.
+        least: Characters below which a match with the prefix's end is no echo: a model
+            that was asked to go on may begin with the letter that came last.
         keeps: ``"body"``: bytes go on where they broke; ``"reader"``: records go on
             with the next one; None: a new stream begins.
         reader: Reads the new connection, where that is another route's format.
@@ -149,6 +150,7 @@ class Continuation:
     expect: str = ""
     again: int = 0
     echo: Literal["none", "whole", "tail"] = "none"
+    least: int = 1
     keeps: Literal["body", "reader"] | None = None
     reader: Reader | None = None
 

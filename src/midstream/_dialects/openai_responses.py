@@ -290,7 +290,7 @@ class ResponseReader:
             return []
         event = load_object(data)
         number = event.get("sequence_number")
-        if number is not None:
+        if isinstance(number, int):
             if self.cursor and number <= self.cursor:
                 return []  # a replay that begins too early; numbers count from 0
             self.cursor = number

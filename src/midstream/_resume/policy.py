@@ -126,6 +126,6 @@ def pause(
     if isinstance(fault, ServerError) and fault.retry_after is not None:
         if fault.retry_after <= _LONGEST_WISH:
             return fault.retry_after
-    elif attempt == 1 and isinstance(fault, Dropped | TimedOut):
-        return 0
+    elif isinstance(fault, Dropped | TimedOut):
+        return backoff.delay(attempt - 1, random) if attempt > 1 else 0
     return backoff.delay(attempt, random)

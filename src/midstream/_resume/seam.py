@@ -82,9 +82,10 @@ class Echoed:
 
     repeats = True
 
-    def __init__(self, prefix: str, *, whole: bool) -> None:
+    def __init__(self, prefix: str, *, whole: bool, least: int = 1) -> None:
         self._prefix = prefix if whole else prefix[-_TAIL:]
         self._whole = whole
+        self._least = least
         self._held = ""
 
     def feed(self, text: str) -> str | None:
@@ -105,7 +106,7 @@ class Echoed:
         if self._whole:
             return held
         longest = min(len(held), len(prefix))
-        for size in range(longest, 0, -1):
+        for size in range(longest, self._least - 1, -1):
             if prefix.endswith(held[:size]):
                 return held[size:]
         return held
@@ -185,7 +186,8 @@ class Seam:
         if continuation.expect:
             stages.append(Expected(continuation.expect))
         if continuation.echo != "none" and sent:
-            stages.append(Echoed(sent, whole=continuation.echo == "whole"))
+            whole, least = continuation.echo == "whole", continuation.least
+            stages.append(Echoed(sent, whole=whole, least=least))
         if held.isspace():
             stages.append(Whitespace(held))
         self._stop = StopStrings(text, stop)
