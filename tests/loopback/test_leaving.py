@@ -285,6 +285,7 @@ def test_closing_when_the_headers_have_just_come(family, monkeypatch):
 
         def open_and_leave(call, deadline):
             body = begin(call, deadline)
+            server.wait_for(lambda entry: entry.deltas == 2)
             stream.close()
             return body
 
