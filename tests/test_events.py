@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import midstream
 from midstream import _events
 from midstream._events import (
     End,
@@ -88,3 +89,8 @@ def test_arguments_are_parsed_when_they_are_whole():
     assert ToolCall(0).parsed() == {}
     with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
         ToolCall(0, arguments='{"a": "li').parsed()
+
+
+def test_exactness_is_printed_by_its_name():
+    assert str(midstream.Exactness.TEXT) == f"{midstream.Exactness.TEXT}" == "TEXT"
+    assert max(midstream.Exactness.TOKENS, midstream.Exactness.TEXT) == 3

@@ -43,6 +43,14 @@ class Exactness(enum.IntEnum):
     APPROXIMATE = 5
     """The model was asked to go on: plausible, not the same."""
 
+    def __str__(self) -> str:
+        """Its name: ``print(stream.exactness)`` is for people."""
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        """As `str`, in f-strings too."""
+        return format(self.name, spec)
+
 
 @_event
 class TextDelta:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, assert_never
 
 from midstream._dialects.base import EXACTNESS, Continuation, Generation, Received
 from midstream._errors import (
+    AuthenticationFailed,
     ConnectFailed,
     Dropped,
     MidstreamError,
@@ -688,8 +689,17 @@ class Session:
         self.ended = True
         error.text = self.ledger.main.text
         error.checkpoint = self.checkpoint()
-        self._scrub(error)
-        return error
+        if not hasattr(error, "__notes__"):
+            error.add_note(self._who(error))
+        return self._scrub(error)
+
+    def _who(self, error: MidstreamError) -> str:
+        """Who was asked, and with which key where that was the trouble."""
+        endpoint, names = self.server.endpoint, self.server.dialect.key_variables
+        if not isinstance(error, AuthenticationFailed):
+            return f"The endpoint was {endpoint}."
+        keys = " or ".join([*names, f"Endpoint({endpoint.dialect!r}, api_key=…)"])
+        return f"The endpoint was {endpoint}; its key comes from {keys}."
 
     def _scrub(self, error: MidstreamError) -> MidstreamError:
         """The error without the keys that a server, or a URL, repeats in it."""

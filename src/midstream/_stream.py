@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from midstream._metrics import Metrics
     from midstream._pacing import Batch
     from midstream._regroup import Regrouper
+    from midstream._request import Endpoint
     from midstream._resume.checkpoint import Checkpoint
     from midstream._resume.ledger import Choice
     from midstream._session import Session
@@ -105,6 +106,11 @@ class _State:
     def usage(self) -> Usage | None:
         """Tokens used, summed over all connections; None where no server said."""
         return self._session.ledger.usage
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Who answers now; another than the first after a failover."""
+        return self._session.server.endpoint
 
     @property
     def model(self) -> str | None:
