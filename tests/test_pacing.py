@@ -9,6 +9,7 @@ import pytest
 import midstream
 from midstream import Lines, Tokens, Words, aregroup, regroup
 from midstream._beside import _AHEAD, Late, ThreadReader, read_beside
+from midstream.testing import FakeServer, Stall
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -64,7 +65,7 @@ def test_an_error_of_the_source_arrives_after_what_came_before():
 
 def test_tokens_are_counted_as_the_source_says():
     stream = [[("a", 1), ("b", 1)], [("c", 1)], None]
-    pieces = midstream._pacing.paced(lambda: stream.pop(0), Tokens(2))
+    pieces = midstream._pacing.paced(lambda _: stream.pop(0), Tokens(2))
     assert list(pieces) == ["ab", "c"]
 
 
@@ -202,3 +203,76 @@ def test_a_class_in_place_of_an_instance_is_refused():
 
     with pytest.raises(midstream.UsageError, match=r"Words\(\), not Words"):
         aregroup(texts(), Words)
+
+
+WORDS = "one two three four five six seven eight nine ten. "
+
+
+def test_what_a_left_reader_had_read_goes_to_the_next_consumer():
+    with (
+        FakeServer(WORDS * 5) as server,
+        midstream.Client(server.endpoint("ollama"), resume=None) as client,
+        client.stream("hi") as stream,
+    ):
+        shown = ""
+        for piece in stream.chunks(Words(max_wait=0.05)):
+            shown += piece
+            break
+        rest = "".join(stream)
+        assert stream.text == WORDS * 5
+        assert stream.complete
+        assert stream.text.endswith(rest)
+        # The regrouper that was left keeps what it held back, and nothing more.
+        assert len(shown) + len(rest) > len(stream.text) - 60
+
+
+@BACKENDS
+def test_the_same_without_blocking(backend):
+    async def main(endpoint):
+        async with (
+            midstream.AsyncClient(endpoint, resume=None) as client,
+            client.stream("hi") as stream,
+        ):
+            async for _ in stream.chunks(Words(max_wait=0.05)):
+                break
+            assert await stream.read() == WORDS * 5
+            return stream.complete
+
+    with FakeServer(WORDS * 5) as server:
+        assert anyio.run(main, server.endpoint("ollama"), backend=backend)
+
+
+@BACKENDS
+def test_two_tasks_that_read_at_once_are_told(backend):
+    async def main(endpoint):
+        async with (
+            midstream.AsyncClient(endpoint, resume=None) as client,
+            client.stream("hi") as stream,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(stream.read)
+            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
+            with pytest.raises(midstream.UsageError, match="one at a time"):
+                await anext(aiter(stream))
+            await stream.aclose()
+
+    with FakeServer(WORDS, faults=[Stall(after=2)]) as server:
+        anyio.run(main, server.endpoint("ollama"), backend=backend)
+
+
+def test_a_consumer_in_another_thread_ends_with_the_stream():
+    with (
+        FakeServer(WORDS, faults=[Stall(after=2)]) as server,
+        midstream.Client(server.endpoint("ollama")) as client,
+        client.stream("hi") as stream,
+    ):
+        pieces = []
+        consumer = threading.Thread(
+            target=lambda: pieces.extend(stream.chunks(Words(max_wait=0.05)))
+        )
+        consumer.start()
+        server.wait_for(lambda entry: entry.deltas >= 2)
+        stream.close()
+        consumer.join(5)
+        assert not consumer.is_alive()

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import anyio
 from anyio.lowlevel import current_token
 
+from midstream._errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -77,6 +79,7 @@ class ThreadReader(Generic[T]):
         while not self._items.empty():  # a put may wait for room
             self._items.get_nowait()
         self._thread.join(patience)
+        self._items.put_nowait((None, None))  # a consumer may wait in another thread
 
     def _run(self) -> None:
         item: T | None = None
@@ -211,3 +214,88 @@ def read_beside(read: Callable[[], Awaitable[T | None]]) -> AsyncReader[T]:
     reader: Any = TrioReader if trio else AsyncioReader
     made: AsyncReader[T] = reader(read)
     return made
+
+
+class Reading(Generic[T]):
+    """Reads where it is asked, or beside its consumers once one of them cannot wait.
+
+    Several consumers, one after the other or in threads, each get items of their own:
+    one that was left half-way leaves the rest to the next.
+
+    Args:
+        read: Gives the next item, or None at the end.
+    """
+
+    def __init__(self, read: Callable[[], T | None]) -> None:
+        self._read = read
+        self._beside: ThreadReader[T] | None = None
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def next(self, deadline: float | None = None) -> T | None:
+        """The next item, or None at the end.
+
+        Args:
+            deadline: Monotonic seconds; None to wait for as long as it takes.
+
+        Raises:
+            Late: Nothing came until then.
+        """
+        with self._lock:
+            if self._ended:
+                return None
+            if self._beside is None and deadline is not None:
+                self._beside = ThreadReader(self._read)
+            beside = self._beside
+            item = self._read() if beside is None else beside.next(deadline)
+            self._ended = item is None
+            return item
+
+    def close(self, patience: float) -> None:
+        """End the thread, if there is one; see `ThreadReader.close`."""
+        if self._beside is not None:
+            self._beside.close(patience)
+
+
+class AsyncReading(Generic[T]):
+    """As `Reading`, for tasks; two that read at the same time are a mistake.
+
+    Args:
+        read: Gives the next item, or None at the end.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[T | None]]) -> None:
+        self._read = read
+        self._beside: AsyncReader[T] | None = None
+        self._busy = False
+        self._ended = False
+
+    async def next(self, deadline: float | None = None) -> T | None:
+        """The next item, or None at the end.
+
+        Args:
+            deadline: Monotonic seconds; None to wait for as long as it takes.
+
+        Raises:
+            Late: Nothing came until then.
+            UsageError: Another task reads.
+        """
+        if self._ended:
+            return None
+        if self._busy:
+            raise UsageError("another task is reading this stream; one at a time")
+        self._busy = True
+        try:
+            if self._beside is None and deadline is not None:
+                self._beside = read_beside(self._read)
+            beside = self._beside
+            item = await (self._read() if beside is None else beside.next(deadline))
+        finally:
+            self._busy = False
+        self._ended = item is None
+        return item
+
+    async def aclose(self) -> None:
+        """End the task, if there is one."""
+        if self._beside is not None:
+            await self._beside.aclose()

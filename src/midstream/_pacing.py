@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from midstream._beside import AsyncReader, Late, ThreadReader, read_beside
+from midstream._beside import AsyncReading, Late, Reading
 from midstream._errors import UsageError
 from midstream._regroup import Tokens
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Batch: TypeAlias = "list[tuple[str, int | None]]"
 """What one read brought: texts and how many tokens each is, where told."""
 
-_PATIENCE = 0.2  # seconds for a reader whose source cannot be closed under it
+PATIENCE = 0.2  # seconds for a reader whose source cannot be closed under it
 
 
 def _checked(by: Regrouper) -> None:
@@ -71,35 +71,32 @@ def regroup(texts: Iterable[str], by: Regrouper) -> Iterator[str]:
             return [(text, None)]
         return None
 
-    yield from paced(read, by)
+    reading = Reading(read)
+    try:
+        yield from paced(reading.next, by)
+    finally:
+        reading.close(PATIENCE)
 
 
-def paced(read: Callable[[], Batch | None], by: Regrouper) -> Iterator[str]:
+def paced(read: Callable[[float | None], Batch | None], by: Regrouper) -> Iterator[str]:
     """Regroup what ``read`` gives, until it gives None.
 
     Args:
-        read: Gives the texts of one read.
+        read: Gives the texts of one read; raises `Late` at the deadline it is given.
         by: How to regroup.
 
     Yields:
         Pieces.
     """
     _checked(by)
-    reader: ThreadReader[Batch] | None = None
-    try:
-        while True:
-            if reader is None and by.deadline is not None:
-                reader = ThreadReader(read)
-            batch: Batch | None = [("", None)]
-            with suppress(Late):
-                batch = read() if reader is None else reader.next(by.deadline)
-            if batch is None:
-                break
-            yield from _fed(by, batch, time.monotonic())
-        yield from by.flush()
-    finally:
-        if reader is not None:
-            reader.close(_PATIENCE)
+    while True:
+        batch: Batch | None = [("", None)]
+        with suppress(Late):
+            batch = read(by.deadline)
+        if batch is None:
+            break
+        yield from _fed(by, batch, time.monotonic())
+    yield from by.flush()
 
 
 class AsyncPieces:
@@ -108,22 +105,21 @@ class AsyncPieces:
     A class and no async generator: it may be left half-way without a trace.
 
     Args:
-        read: Gives the texts of one read.
+        read: Gives the texts of one read; raises `Late` at the deadline it is given.
         by: How to regroup.
-        keep: Told of the reader when one is started, so that its owner can end it.
+        close: Ends what ``read`` reads from, where that is not its owner's.
     """
 
     def __init__(
         self,
-        read: Callable[[], Awaitable[Batch | None]],
+        read: Callable[[float | None], Awaitable[Batch | None]],
         by: Regrouper,
-        keep: Callable[[AsyncReader[Batch]], None] | None = None,
+        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         _checked(by)
         self._read = read
         self._by = by
-        self._keep = keep
-        self._reader: AsyncReader[Batch] | None = None
+        self._close = close
         self._pieces: list[str] = []
         self._ended = False
 
@@ -141,26 +137,20 @@ class AsyncPieces:
         return self._pieces.pop()
 
     async def aclose(self) -> None:
-        """End the reader, if there is one."""
-        if self._reader is not None:
-            await self._reader.aclose()
+        """Give nothing more."""
         self._ended = True
+        self._pieces.clear()
+        if self._close is not None:
+            await self._close()
 
     async def _more(self) -> list[str]:
-        by = self._by
-        if self._reader is None and by.deadline is not None:
-            self._reader = read_beside(self._read)
-            if self._keep is not None:
-                self._keep(self._reader)
         batch: Batch | None = [("", None)]
         with suppress(Late):
-            batch = await (
-                self._read() if self._reader is None else self._reader.next(by.deadline)
-            )
+            batch = await self._read(self._by.deadline)
         if batch is None:
             self._ended = True
-            return by.flush()
-        return _fed(by, batch, time.monotonic())
+            return self._by.flush()
+        return _fed(self._by, batch, time.monotonic())
 
 
 def aregroup(texts: AsyncIterable[str], by: Regrouper) -> AsyncPieces:
@@ -182,4 +172,5 @@ def aregroup(texts: AsyncIterable[str], by: Regrouper) -> AsyncPieces:
         except StopAsyncIteration:
             return None
 
-    return AsyncPieces(read, by)
+    reading = AsyncReading(read)
+    return AsyncPieces(reading.next, by, reading.aclose)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from midstream._beside import AsyncReading, Reading
 from midstream._errors import (
     MidstreamError,
     ResumeDiverged,
@@ -25,14 +26,19 @@ from midstream._errors import (
     WireError,
 )
 from midstream._events import TextDelta
-from midstream._pacing import AsyncPieces, paced
+from midstream._pacing import PATIENCE, AsyncPieces, paced
 from midstream._timeouts import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterator,
+        Mapping,
+    )
     from types import TracebackType
 
-    from midstream._beside import AsyncReader
     from midstream._dialects.base import Call, Flow, Reply
     from midstream._events import Event, Exactness, Resumption, ToolCall, Usage
     from midstream._keeping import Kept
@@ -222,6 +228,7 @@ class Stream(_State):
         super().__init__(session, owner, kept)
         self._transport_of = transport_of
         self._body: Body | None = None
+        self._reading = Reading(self._read_on)
         self._leaving = threading.Event()
 
     def __enter__(self) -> Self:
@@ -255,9 +262,10 @@ class Stream(_State):
         while True:
             while ready:
                 yield ready.popleft()
-            if not self._readable():
+            events = self._reading.next()
+            if events is None:
                 return
-            ready.extend(self._step())
+            ready.extend(events)
 
     def chunks(self, by: Regrouper) -> Iterator[str]:
         """The text, regrouped.
@@ -268,7 +276,7 @@ class Stream(_State):
         Yields:
             Pieces whose joined text is exactly the stream's.
         """
-        return paced(self._batch, by)
+        return paced(self._next_batch, by)
 
     def read(self) -> str:
         """Read to the end.
@@ -280,8 +288,8 @@ class Stream(_State):
             UsageError: The stream was left before its end.
         """
         self._need_open()
-        while self._readable():
-            self._step()
+        while self._reading.next() is not None:
+            pass
         self._ready.clear()
         return self.text
 
@@ -299,6 +307,7 @@ class Stream(_State):
         try:
             self._transport_of().interrupt(self._session.deadline)
             self._hang_up()
+            self._reading.close(PATIENCE)
             self._run(self._session.leave(), _leave_by())
         except _LEAVE_FAULTS as error:
             self._session.notes.append(f"leave: {error}")
@@ -306,12 +315,12 @@ class Stream(_State):
             if self._kept is not None:
                 self._kept.close()
 
-    def _batch(self) -> Batch | None:
-        if not self._ready:
-            if not self._readable():
-                return None
-            return self._text_of(self._step())
-        return self._text_of(self._take_ready())
+    def _next_batch(self, deadline: float | None) -> Batch | None:
+        events = self._take_ready() or self._reading.next(deadline)
+        return None if events is None else self._text_of(events)
+
+    def _read_on(self) -> list[Event] | None:
+        return self._step() if self._readable() else None
 
     def _step(self) -> list[Event]:
         """Connect or read once."""
@@ -405,7 +414,7 @@ class AsyncStream(_State):
         super().__init__(session, owner, kept)
         self._transport_of = transport_of
         self._body: AsyncBody | None = None
-        self._readers: list[AsyncReader[Any]] = []
+        self._reading = AsyncReading(self._read_on)
         self._leaving: anyio.Event | None = None
 
     async def __aenter__(self) -> Self:
@@ -434,7 +443,7 @@ class AsyncStream(_State):
 
     def __aiter__(self) -> AsyncIterator[str]:
         """Text pieces of the chosen answer."""
-        return _Texts(self)
+        return _Texts(self._ready, self._reading.next, self._choice)
 
     def events(self) -> AsyncIterator[Event]:
         """Everything the stream says, in order.
@@ -443,7 +452,7 @@ class AsyncStream(_State):
             An async iterator of text, reasoning, refusal and tool-call deltas, usage,
             resumptions, and one `Finish` at the end.
         """
-        return _Events(self)
+        return _Events(self._ready, self._reading.next)
 
     def chunks(self, by: Regrouper) -> AsyncIterator[str]:
         """The text, regrouped.
@@ -454,7 +463,7 @@ class AsyncStream(_State):
         Returns:
             An async iterator of pieces whose joined text is exactly the stream's.
         """
-        return AsyncPieces(self._batch, by, self._readers.append)
+        return AsyncPieces(self._next_batch, by)
 
     async def read(self) -> str:
         """Read to the end.
@@ -466,8 +475,8 @@ class AsyncStream(_State):
             UsageError: The stream was left before its end.
         """
         self._need_open()
-        while self._readable():
-            await self._step()
+        while await self._reading.next() is not None:
+            pass
         self._ready.clear()
         return self.text
 
@@ -486,8 +495,7 @@ class AsyncStream(_State):
             try:
                 self._transport_of().interrupt(self._session.deadline)
                 await self._hang_up()
-                for reader in self._readers:
-                    await reader.aclose()
+                await self._reading.aclose()
                 await self._run(self._session.leave(), _leave_by())
             except _LEAVE_FAULTS as error:
                 self._session.notes.append(f"leave: {error}")
@@ -501,12 +509,12 @@ class AsyncStream(_State):
             thread.start()
             await anyio.to_thread.run_sync(thread.join)
 
-    async def _batch(self) -> Batch | None:
-        if not self._ready:
-            if not self._readable():
-                return None
-            return self._text_of(await self._step())
-        return self._text_of(self._take_ready())
+    async def _next_batch(self, deadline: float | None) -> Batch | None:
+        events = self._take_ready() or await self._reading.next(deadline)
+        return None if events is None else self._text_of(events)
+
+    async def _read_on(self) -> list[Event] | None:
+        return await self._step() if self._readable() else None
 
     async def _step(self) -> list[Event]:
         """Connect or read once."""
@@ -584,10 +592,13 @@ class AsyncStream(_State):
 class _Events:
     """Iterates an async stream's events; no generator, so nothing to leave open."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_more", "_ready")
 
-    def __init__(self, stream: AsyncStream) -> None:
-        self._stream = stream
+    def __init__(
+        self, ready: deque[Event], more: Callable[[], Awaitable[list[Event] | None]]
+    ) -> None:
+        self._ready = ready
+        self._more = more
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Itself."""
@@ -595,23 +606,28 @@ class _Events:
 
     async def __anext__(self) -> Event:
         """The next event."""
-        stream = self._stream
-        ready = stream._ready  # noqa: SLF001 - its other half
-        while not ready:
-            if not stream._readable():  # noqa: SLF001 - as above
+        while not self._ready:
+            events = await self._more()
+            if events is None:
                 raise StopAsyncIteration
-            ready.extend(await stream._step())  # noqa: SLF001 - as above
-        return ready.popleft()
+            self._ready.extend(events)
+        return self._ready.popleft()
 
 
 class _Texts:
     """Iterates an async stream's text."""
 
-    __slots__ = ("_choice", "_stream")
+    __slots__ = ("_choice", "_more", "_ready")
 
-    def __init__(self, stream: AsyncStream) -> None:
-        self._stream = stream
-        self._choice = stream._choice  # noqa: SLF001 - its other half
+    def __init__(
+        self,
+        ready: deque[Event],
+        more: Callable[[], Awaitable[list[Event] | None]],
+        choice: int,
+    ) -> None:
+        self._ready = ready
+        self._more = more
+        self._choice = choice
 
     def __aiter__(self) -> AsyncIterator[str]:
         """Itself."""
@@ -619,16 +635,16 @@ class _Texts:
 
     async def __anext__(self) -> str:
         """The next piece."""
-        stream = self._stream
-        ready = stream._ready  # noqa: SLF001 - as above
+        ready = self._ready
         while True:
             while ready:
                 event = ready.popleft()
                 if type(event) is TextDelta and event.choice == self._choice:
                     return event.text
-            if not stream._readable():  # noqa: SLF001 - as above
+            events = await self._more()
+            if events is None:
                 raise StopAsyncIteration
-            ready.extend(await stream._step())  # noqa: SLF001 - as above
+            ready.extend(events)
 
 
 def _leave_by() -> Deadline:
