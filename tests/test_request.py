@@ -75,6 +75,24 @@ def test_what_no_json_can_say_is_refused_before_anything_is_sent(fields):
         Request.of(**fields)
 
 
+@pytest.mark.parametrize(("choice", "n"), [(3, 1), (2, 2), (1, 0)])
+def test_an_answer_that_is_not_asked_for_cannot_be_chosen(choice, n):
+    with pytest.raises(UsageError, match=f"choice: there is no answer {choice}"):
+        Request.of(prompt="p", choice=choice, extra={"n": n})
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"n": 3},
+        {"generationConfig": {"candidateCount": 3}},
+        {"sampling_params": {"n": 3}},
+    ],
+)
+def test_any_answer_that_was_asked_for_may_be_chosen(extra):
+    assert Request.of(prompt="p", choice=2, extra=extra).choices == 3
+
+
 def test_a_request_survives_its_dump():
     request = Request.of(
         prompt=[{"role": "user", "content": "x", "name": "n"}],

@@ -44,6 +44,10 @@ _PROMPT = 'give text or a list of messages, as [{"role": "user", "content": "…
 Template: TypeAlias = Callable[[Sequence[Message]], str]
 
 
+_COUNTS = ("n", "candidateCount")
+"""How APIs say how many answers they are asked for, at the top or one level deeper."""
+
+
 def _one_or_many(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -78,8 +82,9 @@ class Request(BaseModel):
     @property
     def choices(self) -> int:
         """How many answers are asked for."""
-        n = self.extra.get("n")
-        return n if isinstance(n, int) else 1
+        inner = [part for part in self.extra.values() if isinstance(part, dict)]
+        told = [part.get(name) for part in (self.extra, *inner) for name in _COUNTS]
+        return max((n for n in told if isinstance(n, int)), default=1)
 
     @classmethod
     def of(cls, **fields: Any) -> Request:
@@ -95,6 +100,12 @@ class Request(BaseModel):
             raise UsageError(f"stream(): {_words(error)}") from error
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"stream(): not to be said in JSON: {error}") from error
+        if request.choice >= max(request.choices, 1):
+            raise UsageError(
+                f"stream(): choice: there is no answer {request.choice}, as "
+                f"{max(request.choices, 1)} is asked for; they count from 0, and "
+                'extra={"n": …} asks for more'
+            )
         return request
 
     @property
