@@ -9,10 +9,25 @@ import anyio
 import pytest
 
 import midstream
-from midstream import MemoryStore
+from midstream import Finish, MemoryStore, TextDelta, ToolCallDelta
+from midstream._keeping import Keeper, Kept
 from midstream.testing import FakeServer, Stall
 
 TEXT = "An answer that takes its time. " * 10
+
+
+@pytest.fixture
+def opened_kept(monkeypatch):
+    """A keyed stream that nobody looks at but the test."""
+    monkeypatch.setattr(midstream._keeping, "_INTERVAL", 60)
+    store = MemoryStore()
+    client = midstream.Client("ollama", store=store)
+    session = client._session("hi")
+    kept = Kept(Keeper(store), "k", lambda _: None)
+    kept.open(session, threading.Lock())
+    yield kept, session, store
+    kept.close()
+    client.close()
 
 
 def wait_until(condition):
@@ -89,6 +104,53 @@ def test_async_streams_are_kept_and_continued(backend):
     with FakeServer(TEXT) as server:
         assert anyio.run(main, server.endpoint("ollama"), backend=backend) == TEXT
     assert store.load("k").complete
+
+
+def test_a_call_is_given_once_by_whoever_asks_for_the_key():
+    said = ToolCallDelta(0, "c", "f", '{"a":1}')
+    store = MemoryStore()
+    with (
+        FakeServer(events=[TextDelta("So:"), said, Finish("tool_calls")]) as server,
+        midstream.Client(server.endpoint("openai"), store=store) as client,
+    ):
+        with client.stream("hi", key="k") as first:
+            first.read()
+        with client.resume("k") as again:
+            assert again.read() == "So:"
+            assert again.tool_calls == first.tool_calls
+        [call] = again.tool_calls
+        assert (call.parsed(), call.complete) == ({"a": 1}, True)
+        assert len(server.streams) == 1
+
+
+def test_a_call_that_is_closed_later_is_stored_closed(opened_kept):
+    kept, session, store = opened_kept
+    session.ledger.add_tool(ToolCallDelta(0, "c", "f", "{}"))
+    kept.look()
+    assert not store.load("k").tool_calls[0].complete
+    session.ledger.add_tool(ToolCallDelta(0, closed=True, tokens=0))
+    kept.look()
+    assert store.load("k").tool_calls[0].complete
+
+
+def test_what_changes_while_a_checkpoint_is_taken_is_seen_by_the_next_look(
+    opened_kept, monkeypatch
+):
+    kept, session, store = opened_kept
+    take = session.checkpoint
+
+    def slow():
+        taken = take()
+        session.ledger.add_text(TextDelta("late"), whole=True)
+        monkeypatch.undo()
+        return taken
+
+    session.ledger.add_text(TextDelta("x"), whole=True)
+    monkeypatch.setattr(session, "checkpoint", slow)
+    kept.look()
+    assert store.load("k").text == "x"
+    kept.look()
+    assert store.load("k").text == "xlate"
 
 
 class Broken(MemoryStore):

@@ -48,7 +48,7 @@ class Kept:
         self._session: Session | None = None
         self._lock = threading.Lock()
         self._writing = threading.Lock()  # what was seen earlier is stored earlier
-        self._saved: tuple[int, bool] | None = None
+        self._saved: tuple[object, ...] | None = None
         self._renew_at = 0.0
 
     def open(self, session: Session, lock: threading.Lock) -> None:
@@ -86,11 +86,12 @@ class Kept:
     def _write(self, session: Session) -> None:
         store = self._keeper.store
         with self._lock:
-            state = session.ledger.progress, session.complete
-            checkpoint = session.checkpoint() if state != self._saved else None
+            # The mark is taken first: what changes behind it is seen by the next look.
+            mark = session.mark
+            checkpoint = session.checkpoint() if mark != self._saved else None
         if checkpoint is not None:
             store.save(self.key, checkpoint)
-            self._saved = state
+            self._saved = mark
         if time.monotonic() >= self._renew_at:
             store.acquire(self.key, self._owner, _LEASE)
             self._renew_at = time.monotonic() + _LEASE / 3

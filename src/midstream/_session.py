@@ -173,10 +173,12 @@ class Session:
         if not any(_kinship(self.server, origin)):
             checkpoint = checkpoint.model_copy(update=_SERVERS_OWN)
         self._stored, self._skip = checkpoint, after
-        if checkpoint.complete or self._resume is None:
+        told = self._told(checkpoint)
+        whole = checkpoint.complete or told.finished or told.used_up
+        if whole or self._resume is None:
             self._load_stored()
-            if checkpoint.complete:
-                self._close(self._backlog)
+            if whole:
+                self._give_whole()
             return
         fault = Dropped("the process that had begun this stream ended")
         self._plan.drop = Drop(fault, now)
@@ -186,16 +188,38 @@ class Session:
         self._leg = Leg(self.server.dialect, generation)
         self._leg.opened = bool(checkpoint.handle)
         self.ledger.response_id = checkpoint.response_id
-        if not self._continues():
-            self._load_stored()
+        if not self._continues() and not self._can_go_on(self._resume):
+            self._fail_over(self._resume, self._plan.drop, now)
+
+    def _told(self, stored: Checkpoint) -> Ledger:
+        """What another process had received."""
+        request = self.request
+        told = Ledger(request.choice, request.max_tokens, request.choices)
+        told.load(stored)
+        return told
+
+    def _give_whole(self) -> None:
+        """All of it is stored: what is no text is given behind the text."""
+        main, events, choice = self.ledger.main, self._backlog, self.request.choice
+        if not main.finished:  # the process ended before it could say so
+            main.finish(Finish("length", "length"))
+        if main.refusal:
+            events.append(RefusalDelta(main.refusal, choice, 0))
+        for call in main.tool_calls:
+            said = call.id, call.name, call.arguments, choice, 0, call.complete
+            events.append(ToolCallDelta(call.index, *said))
+        self._close(events)
 
     def _load_stored(self) -> None:
-        """Begin with the stored text, unless more than that has come meanwhile."""
+        """Begin with what is stored, unless more than that has come meanwhile."""
         stored, self._stored = self._stored, None
-        have = self.ledger.main.characters
-        if stored is None or len(stored.text) < have:
+        if stored is None:
             return
-        self.ledger.load(stored)
+        told, have = self._told(stored), self.ledger.main.characters
+        if len(stored.text) < have or told.progress < self.ledger.progress:
+            return
+        told.model = self.ledger.model
+        self.ledger = told  # in one step: the keeper's thread may look at any time
         text = stored.text[have + self._skip :]
         self._skip = max(self._skip - (len(stored.text) - have), 0)
         if text:
@@ -243,11 +267,19 @@ class Session:
                 return (yield from self._continue_by(self._plan.ways[0]))
             except ResumeUnsupported as error:
                 self._plan.skip(error)
-                self._load_stored()
+                self._begin_stored()
         generation = self._generation()
         call = yield from self.server.dialect.begin(generation)
         self._start(Leg(self.server.dialect, generation))
         return call
+
+    def _begin_stored(self) -> None:
+        """What is stored begins in a replay's place, if another way may go on."""
+        resume, drop = self._resume, self._plan.drop
+        if self._stored is None or resume is None or drop is None:
+            return
+        if not self._can_go_on(resume) and self._error is not None:
+            raise self._error from drop.fault
 
     def _first(self, now: float) -> None:
         """The stream begins: with the first server that is not known to be down."""
@@ -732,24 +764,34 @@ class Session:
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to continue later."""
-        received, usage = self._received(), self.ledger.usage
+        ledger, leg = self.ledger, self._leg
+        received, usage = self._received(), ledger.usage
         return Checkpoint(
+            **dict(ledger.main.stored()),
             endpoint=str(self.server.endpoint),
             request=self.request.model_dump(mode="json", exclude_unset=True),
-            text=received.text,
-            reasoning=received.reasoning,
+            others={
+                index: choice.stored()
+                for index, choice in ledger.choices.items()
+                if choice is not ledger.main
+            },
             tokens=received.tokens,
             token_ids=list(received.token_ids),
             gaps=list(received.gaps),
             prompt_ids=list(received.prompt_ids),
             response_id=received.response_id,
-            handle=self._leg.generation.handle if self._leg else "",
+            handle=leg.generation.handle if leg else "",
             offset=received.offset,
             cursor=received.cursor,
             usage=asdict(usage) if usage else None,
-            finish_reason=self.ledger.main.finish_reason,
             complete=self.complete,
         )
+
+    @property
+    def mark(self) -> tuple[object, ...]:
+        """Differs when a checkpoint would, but for its places in bodies."""
+        leg = self._leg
+        return self.complete, leg and leg.generation.handle, *self.ledger.mark
 
     def _received(self) -> Received:
         leg = self._leg

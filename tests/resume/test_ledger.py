@@ -387,3 +387,27 @@ def test_a_stored_complete_stream_is_finished():
     assert ledger.finished
     assert ledger.main.finish_reason == "length"
     assert ledger.usage is None
+
+
+# -- stored ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ledger: ledger.add_text(TextDelta("b"), whole=True),
+        lambda ledger: ledger.add_tool(ToolCallDelta(0, arguments="1", tokens=0)),
+        lambda ledger: ledger.add_tool(ToolCallDelta(0, closed=True, tokens=0)),
+        lambda ledger: ledger.choice(0).finish(Finish(None)),
+        lambda ledger: ledger.report(Usage(1, 2)),
+        lambda ledger: ledger.next_leg(),
+        lambda ledger: ledger.forget_ids(),
+    ],
+)
+def test_its_mark_differs_when_what_came_differs(change):
+    ledger = ledger_of(("a", 1, (7,)))
+    ledger.add_tool(ToolCallDelta(0, "c", "f"))
+    before = ledger.mark
+    assert ledger.mark == before
+    change(ledger)
+    assert ledger.mark != before

@@ -1,6 +1,7 @@
 """One generation over many connections: what is decided, and how it ends."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -32,12 +33,14 @@ from midstream._events import (
     End,
     Exactness,
     Finish,
+    RefusalDelta,
     Resumed,
     TextDelta,
     ToolCallDelta,
     Usage,
     UsageReport,
 )
+from midstream._resume.checkpoint import Checkpoint
 from midstream._resume.policy import Backoff, Resume
 from midstream._timeouts import Timeouts
 
@@ -1041,6 +1044,145 @@ def test_a_complete_stream_is_given_from_the_store(start):
     assert (again.text, again.complete) == (TEXT, True)
 
 
+def left(world, body, name="llama.cpp", **more):
+    """What a process that could not resume left of a stream."""
+    run = world.Run(name, world.Model("x"), [world.Said(body, "reset")], **more).run()
+    return Checkpoint.model_validate_json(run.error.checkpoint.model_dump_json())
+
+
+def test_a_complete_streams_calls_are_given_from_the_store(world):
+    rest = {"index": 0, "function": {"arguments": "1}"}}
+    body = sse(
+        says("So:"),
+        says(tool_calls=[CALL]),
+        says(tool_calls=[rest]),
+        says(finish="tool_calls"),
+        DONE,
+    )
+    first = world.Run("llama.cpp", world.Model("x"), [world.Said(body)]).run()
+    run = continued(
+        world.Run("llama.cpp", world.Model("x")), first.session.checkpoint()
+    )
+    [call] = run.session.ledger.main.tool_calls
+    assert (call.id, call.name, call.parsed(), call.complete) == (
+        *("c", "f"),
+        {"a": 1},
+        True,
+    )
+    assert run.events == [
+        TextDelta("So:", 0, 0),
+        ToolCallDelta(0, "c", "f", '{"a": 1}', 0, 0, closed=True),
+        Finish("tool_calls", "tool_calls"),
+    ]
+    assert run.opens == []
+    assert run.session.checkpoint().tool_calls == [call]
+
+
+def test_a_complete_refusal_is_given_from_the_store(world):
+    body = sse(says(refusal="No."), says(finish="stop"), DONE)
+    first = world.Run("openai", world.Model("x"), [world.Said(body)]).run()
+    run = continued(world.Run("openai", world.Model("x")), first.session.checkpoint())
+    assert run.events == [RefusalDelta("No.", 0, 0), Finish("stop", "stop")]
+    assert run.session.ledger.main.refusal == "No."
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "cls"),
+    [
+        (sse(says("So:"), says(tool_calls=[CALL])), {}, ToolCallInterrupted),
+        (sse(says("So:"), says(refusal="I can")), {}, ResumeUnsupported),
+        (sse(says("So:"), says("b", index=1)), {"extra": {"n": 2}}, ResumeUnsupported),
+    ],
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_no_prefix_continues_is_refused_in_another_process_too(
+    kept, body, more, cls, world
+):
+    ways = ("replay", "text", "ask", "rerun") if kept else ("text", "ask", "rerun")
+    stored = left(world, body, **more)
+    gone = [world.Refused(404, b"{}")] if kept else []
+    resume = world.only(*ways, approximate=True)
+    run = world.Run("llama.cpp", world.Model("x"), gone, resume=resume)
+    with pytest.raises(cls) if not kept else nullcontext():
+        run.session.restore(stored, 0, run.now)
+    error = run.run().error if kept else run.session._error
+    assert type(error) is cls
+    assert isinstance(error.__cause__, Dropped)
+    assert error.text == "So:"
+    assert error.checkpoint.text == "So:"
+    assert error.checkpoint.tool_calls == stored.tool_calls
+    assert error.checkpoint.others == stored.others
+    assert run.strategies == (["replay"] if kept else [])
+
+
+def test_a_replay_that_cannot_be_said_does_not_let_a_cut_call_go_on(world, monkeypatch):
+    def unsaid(*_):
+        raise ResumeUnsupported("no such route")
+        yield
+
+    stored = left(world, sse(says("So:"), says(tool_calls=[CALL])))
+    resume = world.only("replay", "text")
+    run = world.Run("llama.cpp", world.Model("x"), resume=resume)
+    run.session.restore(stored, 0, run.now)
+    monkeypatch.setattr(run.session.server.dialect, "continuation", unsaid, False)
+    error = run.run().error
+    assert type(error) is ToolCallInterrupted
+    assert isinstance(error.__cause__, Dropped)
+    assert [call.arguments for call in error.tool_calls] == ['{"a": ']
+    assert run.opens == []
+
+
+def test_a_replay_in_another_process_brings_a_cut_call_once(world):
+    rest = {"index": 0, "function": {"arguments": "1}"}}
+    begun = [says("So:"), says(tool_calls=[CALL])]
+    ended = [says(tool_calls=[rest]), says(finish="tool_calls"), DONE]
+    again = [world.Said(sse(*begun, *ended))]
+    resume = world.only("replay", "text")
+    run = world.Run("llama.cpp", world.Model("x"), again, resume=resume)
+    continued(run, left(world, sse(*begun)))
+    [call] = run.session.ledger.main.tool_calls
+    assert (call.complete, call.arguments) == (True, '{"a": 1}')
+    assert run.strategies == ["replay"]
+
+
+@pytest.mark.parametrize(
+    ("more", "chunks", "reason"),
+    [
+        ({}, [says("ab", finish="stop")], "stop"),
+        ({"max_tokens": 2}, [says("a"), says("b")], "length"),
+    ],
+)
+def test_a_process_that_ended_between_the_last_text_and_the_end(
+    more, chunks, reason, opened, start
+):
+    first = opened(resume=None, **more)
+    first.session.receive(sse(*chunks), first.now)
+    stored = first.session.checkpoint()
+    assert not stored.complete
+    run = continued(start(), stored)
+    assert (run.text, run.opens) == ("ab", [])
+    assert run.session.complete
+    assert run.session.ledger.main.finish_reason == reason
+
+
+def test_all_answers_are_stored(world):
+    body = sse(says("a"), says("b", index=1), says(finish="stop", index=1), says("c"))
+    stored = left(world, body, extra={"n": 2})
+    assert (stored.text, stored.finished) == ("ac", False)
+    [(index, other)] = stored.others.items()
+    assert (index, other.text, other.finish_reason) == (1, "b", "stop")
+
+
+def test_a_checkpoint_does_not_change_with_its_stream(opened):
+    run = opened()
+    run.session.receive(sse(says(tool_calls=[CALL])), run.now)
+    stored = run.session.checkpoint()
+    rest = {"index": 0, "function": {"arguments": "1}"}}
+    run.session.receive(sse(says(tool_calls=[rest])), run.now)
+    assert stored.tool_calls[0].arguments == '{"a": '
+    assert len(run.session.ledger.main.tool_calls[0].arguments) == 8
+
+
 def test_a_stored_gap_that_was_open_is_not_stored(world):
     chunk = {"index": 0, "stop": False}
     body = sse({**chunk, "content": "A", "tokens": [1], "tokens_predicted": 1})
@@ -1120,8 +1262,10 @@ def test_an_error_notes_who_was_asked_and_where_the_key_comes_from(start, world)
     body = b'{"error": {"message": "no", "type": "authentication_error"}}'
     run = start([world.Refused(401, body)]).run()
     assert run.error.__notes__ == [
-        "The endpoint was llama.cpp:m@http://host:1; its key comes from LLAMA_API_KEY "
-        "or Endpoint('llama.cpp', api_key=…)."
+        (
+            "The endpoint was llama.cpp:m@http://host:1; its key comes from LLAMA_API_KEY "
+            "or Endpoint('llama.cpp', api_key=…)."
+        )
     ]
     run = start([world.Refused(404, b"{}")]).run()
     assert run.error.__notes__ == ["The endpoint was llama.cpp:m@http://host:1."]

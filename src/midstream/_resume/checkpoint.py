@@ -10,16 +10,41 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from midstream._events import ToolCall  # noqa: TC001 - pydantic reads it
 
-class Checkpoint(BaseModel):
-    """The state of a stream at one moment.
+
+class Answer(BaseModel):
+    """One of n answers.
+
+    Attributes:
+        text: The text that was delivered.
+        reasoning: The reasoning that was delivered.
+        refusal: The refusal that was delivered.
+        tool_calls: The tool calls as far as they came.
+        finished: Whether it said that it ended.
+        finish_reason: Why it ended, when it did.
+        raw_finish_reason: The same in the server's words.
+    """
+
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    tool_calls: list[ToolCall] = []
+    finished: bool = False
+    finish_reason: str | None = None
+    raw_finish_reason: str | None = None
+
+
+class Checkpoint(Answer):
+    """The state of a stream at one moment: its own answer, and what is around it.
 
     Attributes:
         version: The format's version.
         endpoint: ``DIALECT[:MODEL][@URL]`` of the server that was answering.
         request: What was asked, as `midstream._request.Request` dumps it.
-        text: The text that was delivered.
-        reasoning: The reasoning that was delivered.
+        others: The other answers by index, where more than one was asked for.
         tokens: How many tokens these are.
         token_ids: Their ids; -1 for those the server kept to itself.
         gaps: Where ids are missing: (first, count, text).
@@ -29,17 +54,13 @@ class Checkpoint(BaseModel):
         offset: Bytes of body that were read in whole records.
         cursor: The dialect's own place to replay from.
         usage: Tokens used so far, as `midstream.Usage` has them.
-        finish_reason: Why it ended, when it did.
-        complete: Whether it did.
+        complete: Whether the whole stream came.
     """
-
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     version: Literal[1] = 1
     endpoint: str
     request: dict[str, Any]
-    text: str = ""
-    reasoning: str = ""
+    others: dict[int, Answer] = {}
     tokens: int = 0
     token_ids: list[int] = []
     gaps: list[tuple[int, int, str]] = []
@@ -49,5 +70,4 @@ class Checkpoint(BaseModel):
     offset: int = 0
     cursor: Any = None
     usage: dict[str, Any] | None = None
-    finish_reason: str | None = None
     complete: bool = False

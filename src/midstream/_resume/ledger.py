@@ -9,12 +9,14 @@ drop, since the continuation sends them again.
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
 from midstream._dialects.base import Received
 from midstream._events import Finish, ReasoningDelta, ToolCall, Usage
+from midstream._resume.checkpoint import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,9 +101,29 @@ class Choice:
         """Text of the answer."""
         self._text.add(text)
 
-    def load(self, text: str, reasoning: str) -> None:
+    def load(self, stored: Answer) -> None:
         """Begin with what another process had received."""
-        self._text, self._reasoning = Text(text), Text(reasoning)
+        self._text, self._reasoning = Text(stored.text), Text(stored.reasoning)
+        self._refusal = Text(stored.refusal)
+        self._calls = {
+            call.index: (replace(call), Text(call.arguments))
+            for call in stored.tool_calls
+        }
+        self.finished = stored.finished
+        self.finish_reason = stored.finish_reason
+        self.raw_finish_reason = stored.raw_finish_reason
+
+    def stored(self) -> Answer:
+        """What another process needs to begin with it; it does not change."""
+        return Answer(
+            text=self.text,
+            reasoning=self.reasoning,
+            refusal=self.refusal,
+            tool_calls=[replace(call) for call in self.tool_calls],
+            finished=self.finished,
+            finish_reason=self.finish_reason,
+            raw_finish_reason=self.raw_finish_reason,
+        )
 
     def add_reasoning(self, text: str) -> None:
         """Text of the reasoning."""
@@ -148,6 +170,12 @@ class Choice:
         for call in calls:
             call.complete = call.complete or _is_object(call.arguments)
         return calls
+
+    @property
+    def closed(self) -> int:
+        """How many of its parts are known to be whole: its calls, and itself."""
+        calls = sum(call.complete for call, _ in self._calls.values())
+        return calls + self.finished
 
     @property
     def length(self) -> int:
@@ -211,6 +239,13 @@ class Ledger:
     def progress(self) -> int:
         """Characters of all answers and channels."""
         return sum(choice.length for choice in self.choices.values())
+
+    @property
+    def mark(self) -> tuple[object, ...]:
+        """Differs when what came differs; cheap, for those who look often."""
+        closed = sum(choice.closed for choice in self.choices.values())
+        legs, ids = len(self._legs), len(self._ids)
+        return self.progress, closed, self.tokens, ids, legs, self.usage
 
     @property
     def finished(self) -> bool:
@@ -301,7 +336,9 @@ class Ledger:
 
     def load(self, stored: Checkpoint) -> None:
         """What another process had received."""
-        self.main.load(stored.text, stored.reasoning)
+        self.main.load(stored)
+        for index, answer in stored.others.items():
+            self.choice(index).load(answer)
         self.tokens = self._leg_tokens = stored.tokens
         self._ids = array("q", stored.token_ids)
         self._gaps = list(stored.gaps)
