@@ -268,6 +268,8 @@ class Session:
             except ResumeUnsupported as error:
                 self._plan.skip(error)
                 self._begin_stored()
+        if self._plan.drop is None and self._leg is not None:
+            yield from self._leave_quietly()  # a read was cancelled before the headers
         generation = self._generation()
         call = yield from self.server.dialect.begin(generation)
         self._start(Leg(self.server.dialect, generation))
@@ -345,10 +347,14 @@ class Session:
         if leg is None or leg.dialect.transport != self.server.dialect.transport:
             return
         if leg.opened and not self._plan.lost:
-            try:
-                yield from self.leave()
-            except (TransportError, ServerError) as error:
-                self.notes.append(f"leave: {self._scrub(error)}")
+            yield from self._leave_quietly()
+
+    def _leave_quietly(self) -> Flow[None]:
+        """Leave; that it failed is a note."""
+        try:
+            yield from self.leave()
+        except (TransportError, ServerError) as error:
+            self.notes.append(f"leave: {self._scrub(error)}")
 
     def opened(self, status: int, headers: Mapping[str, str]) -> bool:
         """The server answered.
@@ -615,6 +621,8 @@ class Session:
         if leg is not None and not leg.opened:
             strategies = leg.generation.strategies
             if plan.withdraw(self.server, strategies, fault):
+                if plan.drop is None:
+                    self._leg = None  # nothing runs there, and nothing had come
                 return 0
         if plan.refused(self.server, tried, fault):
             plan.skip(fault)

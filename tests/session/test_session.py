@@ -991,6 +991,26 @@ def test_leaving_a_complete_stream_says_nothing(start, world):
     assert run.calls == []
 
 
+def test_what_was_cancelled_before_its_headers_is_left_before_it_is_asked_anew(
+    start, world
+):
+    run = start(resume=world.only("replay"))
+    run.drive(run.session.connect(run.now))  # and no answer is waited for
+    assert run.run().text == TEXT
+    [call] = run.calls
+    assert (call.method, "handle-1" in call.url) == ("DELETE", True)
+
+
+def test_leaving_what_was_cancelled_may_fail(start, world):
+    run = start(resume=world.only("replay"))
+    run.drive(run.session.connect(run.now))
+    flow = run.session.connect(run.now)
+    assert next(flow).method == "DELETE"
+    with pytest.raises(StopIteration):
+        flow.throw(ConnectFailed("nobody there"))
+    assert run.session.notes == ["leave: nobody there"]
+
+
 def test_leaving_before_connecting_says_nothing(start):
     run = start()
     run.drive(run.session.leave())
@@ -1263,8 +1283,8 @@ def test_an_error_notes_who_was_asked_and_where_the_key_comes_from(start, world)
     run = start([world.Refused(401, body)]).run()
     assert run.error.__notes__ == [
         (
-            "The endpoint was llama.cpp:m@http://host:1; its key comes from LLAMA_API_KEY "
-            "or Endpoint('llama.cpp', api_key=…)."
+            "The endpoint was llama.cpp:m@http://host:1; its key comes from "
+            "LLAMA_API_KEY or Endpoint('llama.cpp', api_key=…)."
         )
     ]
     run = start([world.Refused(404, b"{}")]).run()
