@@ -79,7 +79,7 @@ def cut_short(first, second, prompt, ask, kill):
     Returns:
         The stream, what the first server had said, and its tokens.
     """
-    resume = Resume(attempts=1, backoff=Backoff(initial=0.05))
+    resume = Resume(attempts=1, strategies=("text",), backoff=Backoff(initial=0.05))
     with (
         midstream.Client(first, second, resume=resume) as client,
         client.stream(prompt, **ask) as stream,
