@@ -41,6 +41,7 @@ class Killing:
             [sys.executable, str(CHILD), *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,  # what was read by us is not read ahead
             env={**os.environ, "PROMPT": self.prompt},
         )
 
