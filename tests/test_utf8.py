@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midstream._dialects.documents import loads
-from midstream._errors import WireError
 from midstream._utf8 import REPLACEMENT, Utf8Decoder
+from midstream._values.errors import WireError
 
 HARD = "日本語👩‍👩‍👧e\u0301🇯🇵\u2028\x85ascii\ufffd\U0010ffff"
 texts = st.text(max_size=12) | st.just(HARD)

@@ -4,45 +4,7 @@ from midstream._dialects import dialects, register
 from midstream._dialects.base import Dialect
 from midstream._dialects.facts import DialectFacts
 from midstream._dialects.openai_chat import OpenAIChat, Prefill
-from midstream._errors import (
-    AuthenticationFailed,
-    BadRequest,
-    ConnectFailed,
-    ContextOverflow,
-    Dropped,
-    EventTooLarge,
-    MidstreamError,
-    NotFound,
-    Overloaded,
-    RateLimited,
-    ResumeDiverged,
-    ResumeExhausted,
-    ResumeUnsupported,
-    ServerError,
-    ServerFailed,
-    StreamInterrupted,
-    TimedOut,
-    ToolCallInterrupted,
-    TransportError,
-    UsageError,
-    WireError,
-)
-from midstream._events import (
-    Event,
-    Exactness,
-    Finish,
-    ReasoningDelta,
-    RefusalDelta,
-    Resumed,
-    Resumption,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-    UsageReport,
-)
 from midstream._metrics import Latency, Metrics
-from midstream._pacing import aregroup, regroup
 from midstream._regroup import (
     Frames,
     Graphemes,
@@ -53,12 +15,53 @@ from midstream._regroup import (
     Tokens,
     Words,
 )
-from midstream._request import Endpoint, Message
-from midstream._resume.checkpoint import Checkpoint
 from midstream._resume.ledger import Choice
 from midstream._resume.policy import Backoff, Resume
-from midstream._stream import AsyncStream, Stream
-from midstream._timeouts import Timeouts
+from midstream._streaming.pacing import aregroup, regroup
+from midstream._streaming.stream import AsyncStream, Stream
+from midstream._values.checkpoint import Checkpoint
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
+    AuthenticationFailed,
+    BadRequest,
+    ConnectFailed,
+    ContextOverflow,
+    Dropped,
+    EventTooLarge,
+    MidstreamError,
+    NotFound,
+    Overloaded,
+    RateLimited,
+    ServerError,
+    ServerFailed,
+    TimedOut,
+    TransportError,
+    UsageError,
+    WireError,
+)
+from midstream._values.events import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    Resumed,
+    TextDelta,
+    ToolCallDelta,
+    UsageReport,
+)
+from midstream._values.exactness import Exactness
+from midstream._values.interruptions import (
+    ResumeDiverged,
+    ResumeExhausted,
+    ResumeUnsupported,
+    StreamInterrupted,
+    ToolCallInterrupted,
+)
+from midstream._values.message import Message
+from midstream._values.resumption import Resumption
+from midstream._values.timeouts import Timeouts
+from midstream._values.tool_call import ToolCall
+from midstream._values.usage import Usage
 from midstream.client import AsyncClient, Client
 from midstream.stores import MemoryStore, RedisStore, SQLiteStore, Store
 

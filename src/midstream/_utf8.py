@@ -16,7 +16,7 @@ import codecs
 import re
 from typing import Literal
 
-from midstream._errors import WireError
+from midstream._values.errors import WireError
 
 _HIGH = re.compile("[\ud800-\udbff]\\Z")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import SecretStr
 
 from midstream import _dialects
-from midstream._errors import UsageError
-from midstream._keeping import Keeper, Kept
-from midstream._request import Endpoint, Request
+from midstream._keeping.keeper import Keeper, Kept
 from midstream._resume.plan import Server
 from midstream._resume.policy import Resume
-from midstream._session import Session
-from midstream._stream import AsyncStream, Stream
-from midstream._timeouts import Timeouts
+from midstream._session.session import Session
+from midstream._streaming.stream import AsyncStream, Stream
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import UsageError
+from midstream._values.request import Request
+from midstream._values.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from midstream._request import Prompt
-    from midstream._resume.checkpoint import Checkpoint
     from midstream._transports import AsyncTransport, Transport
+    from midstream._values.checkpoint import Checkpoint
+    from midstream._values.message import Prompt
     from midstream.stores.protocol import Store
 
 

@@ -20,8 +20,8 @@ import time
 import httpx
 
 from midstream._dialects.base import Call
-from midstream._timeouts import Deadline
 from midstream._transports.http import AsyncHttpTransport, HttpTransport
+from midstream._values.timeouts import Deadline
 
 EVENT = (
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1764000000,'

@@ -10,7 +10,9 @@ import pytest
 
 from midstream._dialects import find
 from midstream._dialects.base import Generation, Reply
-from midstream._events import (
+from midstream._session.leg import Leg
+from midstream._values.endpoint import Endpoint
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -18,12 +20,11 @@ from midstream._events import (
     RefusalDelta,
     Started,
     TextDelta,
-    ToolCall,
     ToolCallDelta,
     UsageReport,
 )
-from midstream._leg import Leg
-from midstream._request import Endpoint, Request
+from midstream._values.request import Request
+from midstream._values.tool_call import ToolCall
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 

@@ -9,34 +9,34 @@ from hypothesis import strategies as st
 from midstream._dialects import find
 from midstream._dialects.anthropic import CONTINUE, INTERRUPTED, continues_turns
 from midstream._dialects.base import Received, Reply
-from midstream._errors import (
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     AuthenticationFailed,
     BadRequest,
     ContextOverflow,
     NotFound,
     Overloaded,
     RateLimited,
-    ResumeUnsupported,
     ServerError,
     ServerFailed,
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     ReasoningDelta,
     RefusalDelta,
     Resumed,
-    Resumption,
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._request import Endpoint
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.resumption import Resumption
+from midstream._values.usage import Usage
 
 SEA = "The sea is a vast and mysterious realm, teeming with life"
 START = {

@@ -16,9 +16,12 @@ from midstream._dialects.base import (
 )
 from midstream._dialects.finish import finish
 from midstream._dialects.ollama import OllamaChat
-from midstream._errors import BadRequest, ServerFailed, UsageError
-from midstream._events import Exactness, Finish
-from midstream._request import Endpoint, Message, Request
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import BadRequest, ServerFailed, UsageError
+from midstream._values.events import Finish
+from midstream._values.exactness import Exactness
+from midstream._values.message import Message
+from midstream._values.request import Request
 
 NAMES = sorted(dialects())
 

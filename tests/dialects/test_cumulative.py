@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream._dialects.cumulative import Cumulative
-from midstream._errors import WireError
+from midstream._values.errors import WireError
 
 
 def fed(*texts):

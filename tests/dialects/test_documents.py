@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midstream._dialects.documents import dumps, load_object, loads, named_event, spell
-from midstream._errors import WireError
+from midstream._values.errors import WireError
 
 documents = st.recursive(
     st.none()

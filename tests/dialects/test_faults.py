@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midstream._dialects.faults import error_of, server_error
-from midstream._errors import (
+from midstream._values.errors import (
     AuthenticationFailed,
     BadRequest,
     ContextOverflow,

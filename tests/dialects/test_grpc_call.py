@@ -4,8 +4,9 @@ import pytest
 
 from midstream._dialects.base import Generation
 from midstream._dialects.grpc_call import address, rpc
-from midstream._errors import UsageError
-from midstream._request import Endpoint, Request
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import UsageError
+from midstream._values.request import Request
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from midstream._events import TextDelta
+from midstream._values.events import TextDelta
 
 WRITTEN = {
     "gemini": b'data: {"candidates":[{"content":{"parts":[{"text":"%s"}]}}]}\n\n',

@@ -22,7 +22,7 @@ from midstream._dialects.kserve import (
     write_config,
     write_metadata,
 )
-from midstream._errors import UsageError, WireError
+from midstream._values.errors import UsageError, WireError
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "triton"
 

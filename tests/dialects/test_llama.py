@@ -11,27 +11,27 @@ from hypothesis import strategies as st
 from midstream._dialects import find
 from midstream._dialects.base import Received, Reply
 from midstream._dialects.llama import CompletionReader
-from midstream._errors import (
+from midstream._values.errors import (
     AuthenticationFailed,
     BadRequest,
     ContextOverflow,
     NotFound,
     Overloaded,
-    ResumeUnsupported,
     ServerFailed,
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 NATIVE = "llama.cpp-completion"
 EMOJI = "日本語🎉👩‍👩‍👧é ok"

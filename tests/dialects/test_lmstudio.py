@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from midstream._dialects import find
 from midstream._dialects.base import Received, Reply
 from midstream._dialects.lmstudio import CONTINUE, INTERRUPTED
-from midstream._errors import (
+from midstream._values.errors import (
     BadRequest,
     NotFound,
-    ResumeUnsupported,
     ServerError,
     ServerFailed,
     UsageError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -26,9 +25,10 @@ from midstream._events import (
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 NAME = "lmstudio-native"
 START = {"type": "chat.start", "model_instance_id": "gemma"}

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from midstream._dialects import find
 from midstream._dialects.asking import GO_ON
 from midstream._dialects.base import Received, Reply
-from midstream._errors import (
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     BadRequest,
     NotFound,
-    ResumeUnsupported,
     ServerError,
     ServerFailed,
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -27,10 +27,10 @@ from midstream._events import (
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._request import Endpoint
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 BOTH = pytest.mark.parametrize("name", ["ollama", "ollama-generate"])
 

@@ -11,7 +11,9 @@ from midstream._dialects.base import Reply
 from midstream._dialects.chat_chunks import ChatReader, ChatWriter
 from midstream._dialects.completion_chunks import CompletionReader, CompletionWriter
 from midstream._dialects.openai_chunks import Accent, counted
-from midstream._errors import (
+from midstream._frames.sse import SSEFramer
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     BadRequest,
     ContextOverflow,
     NotFound,
@@ -19,23 +21,21 @@ from midstream._errors import (
     ServerError,
     ServerFailed,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
-    Exactness,
     Failure,
     Finish,
     ReasoningDelta,
     RefusalDelta,
     Resumed,
-    Resumption,
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._frames.sse import SSEFramer
-from midstream._request import Endpoint
+from midstream._values.exactness import Exactness
+from midstream._values.resumption import Resumption
+from midstream._values.usage import Usage
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 FILES = sorted([*CAPTURES.glob("vllm/*.raw"), *CAPTURES.glob("llama/*.http")])

@@ -9,31 +9,31 @@ from hypothesis import strategies as st
 from midstream._dialects import find
 from midstream._dialects.asking import GO_ON
 from midstream._dialects.base import Received, Reply
-from midstream._errors import (
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     BadRequest,
     ContextOverflow,
     Overloaded,
     RateLimited,
-    ResumeUnsupported,
     ServerError,
     ServerFailed,
     UsageError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     ReasoningDelta,
     RefusalDelta,
     Resumed,
-    Resumption,
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._request import Endpoint
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.resumption import Resumption
+from midstream._values.usage import Usage
 
 NAME = "openai-responses"
 SEA = "The sea is a vast and mysterious realm, teeming with life"

@@ -6,14 +6,11 @@ import pytest
 
 from midstream._dialects import find
 from midstream._dialects.base import Generation, Received, Reply
-from midstream._errors import (
-    BadRequest,
-    Overloaded,
-    ResumeUnsupported,
-    ServerFailed,
-    UsageError,
-)
-from midstream._request import Endpoint, Message, Request
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import BadRequest, Overloaded, ServerFailed, UsageError
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.message import Message
+from midstream._values.request import Request
 
 TURN = {"role": "user", "content": "Hi"}
 

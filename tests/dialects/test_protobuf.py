@@ -7,7 +7,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 
 from midstream._dialects.kserve import messages
 from midstream._dialects.protobuf import Package, extra, parse
-from midstream._errors import UsageError, WireError
+from midstream._values.errors import UsageError, WireError
 
 TEXT = """
 // A comment.

@@ -8,26 +8,26 @@ from hypothesis import strategies as st
 
 from midstream._dialects import find
 from midstream._dialects.base import Received, Reply
-from midstream._errors import (
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     BadRequest,
     Overloaded,
-    ResumeUnsupported,
     ServerError,
     ServerFailed,
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     ReasoningDelta,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
-from midstream._request import Endpoint
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 
 def so_far(text, ids=(), count=None, reason=None, **more):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from midstream._dialects import find
 from midstream._dialects.base import Received, Reply
-from midstream._errors import (
+from midstream._values.errors import (
     BadRequest,
     ContextOverflow,
     Overloaded,
@@ -16,15 +16,15 @@ from midstream._errors import (
     ServerFailed,
     UsageError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     ReasoningDelta,
     TextDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.usage import Usage
 
 
 def token(text, id_=7, **fields):

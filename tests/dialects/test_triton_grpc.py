@@ -21,7 +21,10 @@ from midstream._dialects.kserve import (
     write_metadata,
 )
 from midstream._dialects.triton_grpc import TRITON_GRPC, fault
-from midstream._errors import (
+from midstream._frames.messages import MessageFramer
+from midstream._utf8 import Utf8Decoder
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     BadRequest,
     ContextOverflow,
     NotFound,
@@ -30,19 +33,17 @@ from midstream._errors import (
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     ReasoningDelta,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
-from midstream._frames.messages import MessageFramer
-from midstream._request import Endpoint, Request
-from midstream._utf8 import Utf8Decoder
+from midstream._values.request import Request
+from midstream._values.usage import Usage
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "triton"
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from midstream._dialects import find
 from midstream._dialects.base import Received, Reply
-from midstream._errors import (
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     BadRequest,
     ContextOverflow,
     NotFound,
@@ -19,17 +20,16 @@ from midstream._errors import (
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     ReasoningDelta,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
-from midstream._request import Endpoint
+from midstream._values.usage import Usage
 
 
 def about(inputs, outputs=("text_output",)):

@@ -19,15 +19,17 @@ from midstream._dialects.base import Continuation, Generation, Received, Reply
 from midstream._dialects.vllm_chunks import Asked, ChunkReader, ChunkWriter
 from midstream._dialects.vllm_grpc import VLLM_GRPC
 from midstream._dialects.vllm_messages import GENERATE, TOKENIZER, common, engine
-from midstream._errors import (
+from midstream._tokenizers.detokenizer import Speech
+from midstream._tokenizers.hugging_face import HuggingFace
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     BadRequest,
     NotFound,
-    ResumeUnsupported,
     ServerFailed,
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -35,12 +37,11 @@ from midstream._events import (
     RefusalDelta,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
-from midstream._request import Endpoint, Request
-from midstream._tokenizers.detokenizer import Speech
-from midstream._tokenizers.hugging_face import HuggingFace
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.request import Request
+from midstream._values.usage import Usage
 from midstream.testing import Cut, FakeServer, Status
 
 TESTS = Path(__file__).parents[1]

@@ -7,8 +7,8 @@ from midstream._dialects.whole_calls import (
     arguments_object,
     arguments_text,
 )
-from midstream._errors import WireError
-from midstream._events import ToolCallDelta
+from midstream._values.errors import WireError
+from midstream._values.events import ToolCallDelta
 
 
 def test_fragments_of_a_call_are_one_when_another_begins():

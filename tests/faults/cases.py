@@ -20,7 +20,7 @@ from texts import DISTINCT, SQUARE_FREE, TEXTS
 import midstream
 from midstream import ReasoningDelta, TextDelta, ToolCallDelta
 from midstream._dialects import find
-from midstream._events import Started
+from midstream._values.events import Started
 from midstream.testing import (
     ByteOrderMark,
     Chunking,

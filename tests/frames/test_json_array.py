@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream._errors import EventTooLarge, WireError
 from midstream._frames.json_array import JSONArrayFramer
 from midstream._frames.sse_or_array import SSEOrArrayFramer
+from midstream._values.errors import EventTooLarge, WireError
 
 GEMINI = (
     b'[{\n  "a": "x"\n}\n,\r\n{"a": [{"b": 1}, [2]]}\n,\r\n{"c": "]}[{\\\\\\"}"}\n]\n'

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream._errors import EventTooLarge, WireError
 from midstream._frames.ndjson import NDJSONFramer
+from midstream._values.errors import EventTooLarge, WireError
 
 
 def lines(*payloads):

@@ -6,9 +6,9 @@ from httpx_sse import EventSource
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from midstream._errors import EventTooLarge, WireError
 from midstream._frames import MAX_RECORD
 from midstream._frames.sse import SSEFramer
+from midstream._values.errors import EventTooLarge, WireError
 
 # -- cases -----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 from midstream.testing import llama as module
 from midstream.testing._process import ChildServer, ServerNotStarted
 from midstream.testing.cutter import CutAt, Cutter

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from midstream._errors import UsageError
 from midstream._regroup import Frames
 from midstream._regroup.frames import LIMIT
+from midstream._values.errors import UsageError
 
 FRAME = 1 / 60
 

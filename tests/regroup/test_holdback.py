@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from midstream._errors import UsageError
 from midstream._regroup.holdback import Holdback
+from midstream._values.errors import UsageError
 
 
 def test_the_deadline_is_that_of_the_oldest_text():

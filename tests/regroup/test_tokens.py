@@ -3,9 +3,9 @@
 import pytest
 import tiktoken
 
-from midstream._errors import UsageError
 from midstream._regroup import Tokens
 from midstream._regroup.tokens import LIMIT
+from midstream._values.errors import UsageError
 
 ENCODING = tiktoken.Encoding(
     name="bytes",

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream._events import (
+from midstream._resume.ledger import Choice, Ledger, Text
+from midstream._values.checkpoint import Checkpoint
+from midstream._values.events import (
     Finish,
     ReasoningDelta,
     RefusalDelta,
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
 )
-from midstream._resume.checkpoint import Checkpoint
-from midstream._resume.ledger import Choice, Ledger, Text
+from midstream._values.usage import Usage
 
 
 def ledger_of(*deltas, limit=None):

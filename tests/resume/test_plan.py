@@ -5,19 +5,19 @@ from dataclasses import dataclass
 import pytest
 
 from midstream._dialects import find
-from midstream._errors import (
-    BadRequest,
-    Dropped,
-    NotFound,
-    Overloaded,
-    ResumeUnsupported,
-    ToolCallInterrupted,
-)
-from midstream._events import ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
-from midstream._request import Endpoint, Request
 from midstream._resume.ledger import Ledger
 from midstream._resume.plan import Drop, Plan, Server
 from midstream._resume.policy import Resume
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import BadRequest, Dropped, NotFound, Overloaded
+from midstream._values.events import (
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from midstream._values.interruptions import ResumeUnsupported, ToolCallInterrupted
+from midstream._values.request import Request
 
 PREFILL = BadRequest("the model does not support assistant message prefill")
 TOOLS = [{"type": "function", "function": {"name": "f"}}]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream._errors import (
+from midstream._resume.policy import Backoff, Resume, fails_over, pause, resumable
+from midstream._values.errors import (
     AuthenticationFailed,
     BadRequest,
     ConnectFailed,
@@ -14,14 +15,12 @@ from midstream._errors import (
     NotFound,
     Overloaded,
     RateLimited,
-    ResumeDiverged,
-    ResumeUnsupported,
     ServerFailed,
     TimedOut,
     UsageError,
     WireError,
 )
-from midstream._resume.policy import Backoff, Resume, fails_over, pause, resumable
+from midstream._values.interruptions import ResumeDiverged, ResumeUnsupported
 
 RANDOM = random.Random(7)
 

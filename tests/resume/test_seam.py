@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midstream._dialects.base import Call, Continuation
-from midstream._errors import ResumeDiverged
 from midstream._resume.seam import Seam
+from midstream._values.interruptions import ResumeDiverged
 
 CALL = Call(url="http://host/")
 

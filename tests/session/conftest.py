@@ -1,8 +1,9 @@
 """A driver without I/O: a model whose answer is known, at servers that break.
 
-It does what `midstream._stream` does, over bytes that it makes with the dialect's own
-writer, on a clock that only it moves. What a continuation asks for it learns from the
-dialect, not from the request's body; bodies are the subject of the dialects' tests.
+It does what `midstream._streaming.stream` does, over bytes that it makes with the
+dialect's own writer, on a clock that only it moves. What a continuation asks for it
+learns from the dialect, not from the request's body; bodies are the subject of the
+dialects' tests.
 """
 
 import itertools
@@ -16,22 +17,23 @@ import pytest
 from midstream._dialects import find
 from midstream._dialects.base import Reply
 from midstream._dialects.kserve import METADATA, TensorSpec, write_metadata
-from midstream._errors import ConnectFailed, Dropped, MidstreamError
-from midstream._events import (
+from midstream._resume.plan import Server
+from midstream._resume.policy import Resume
+from midstream._session.session import Session
+from midstream._streaming.stream import _FAULTS
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import ConnectFailed, Dropped, MidstreamError
+from midstream._values.events import (
     End,
     Finish,
     ReasoningDelta,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
-from midstream._request import Endpoint, Request
-from midstream._resume.plan import Server
-from midstream._resume.policy import Resume
-from midstream._session import Session
-from midstream._stream import _FAULTS
-from midstream._timeouts import Timeouts
+from midstream._values.request import Request
+from midstream._values.timeouts import Timeouts
+from midstream._values.usage import Usage
 
 _MOST = 300  # connections of one run; more is a loop
 
@@ -296,7 +298,7 @@ class Run:
             return Reply(404, {}, b'{"error": {"message": "no such route"}}')
         return Reply(200, {}, json.dumps(document).encode())
 
-    # The loop, as in midstream._stream
+    # The loop, as in midstream._streaming.stream
 
     def run(self):
         session = self.session

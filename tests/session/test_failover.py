@@ -2,15 +2,10 @@
 
 import pytest
 
-from midstream._errors import (
-    AuthenticationFailed,
-    ConnectFailed,
-    Dropped,
-    ResumeUnsupported,
-    StreamInterrupted,
-)
-from midstream._events import End, Failure, Resumed
-from midstream._request import Endpoint
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import AuthenticationFailed, ConnectFailed, Dropped
+from midstream._values.events import End, Failure, Resumed
+from midstream._values.interruptions import ResumeUnsupported, StreamInterrupted
 
 TEXT = "The quick brown fox"
 DENIED = b'{"error": {"message": "no", "code": 401}}'

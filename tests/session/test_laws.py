@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 
 from midstream import dialects
 from midstream._dialects import find
-from midstream._errors import (
-    Dropped,
-    MidstreamError,
-    StreamInterrupted,
-    TimedOut,
-)
-from midstream._events import Exactness, Finish, ReasoningDelta, Resumed, TextDelta
+from midstream._values.errors import Dropped, MidstreamError, TimedOut
+from midstream._values.events import Finish, ReasoningDelta, Resumed, TextDelta
+from midstream._values.exactness import Exactness
+from midstream._values.interruptions import StreamInterrupted
 
 DIALECTS = {name: find(name) for name in sorted(dialects())}
 NAMES = list(DIALECTS)

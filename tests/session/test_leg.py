@@ -6,18 +6,20 @@ import pytest
 
 from midstream._dialects import find
 from midstream._dialects.base import Call, Continuation, Generation
-from midstream._errors import Overloaded, ResumeDiverged, WireError
-from midstream._events import (
+from midstream._session.leg import Leg
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import Overloaded, WireError
+from midstream._values.events import (
     End,
     Finish,
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._leg import Leg
-from midstream._request import Endpoint, Request
+from midstream._values.interruptions import ResumeDiverged
+from midstream._values.request import Request
+from midstream._values.usage import Usage
 
 
 def leg_of(name="llama.cpp-completion", continuation=None, text="", **request):

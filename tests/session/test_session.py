@@ -10,7 +10,9 @@ import pytest
 from midstream._dialects import find
 from midstream._dialects.llama import LlamaCompletion
 from midstream._dialects.ollama import OllamaChat
-from midstream._errors import (
+from midstream._resume.policy import Backoff, Resume
+from midstream._values.checkpoint import Checkpoint
+from midstream._values.errors import (
     AuthenticationFailed,
     BadRequest,
     ConnectFailed,
@@ -19,30 +21,30 @@ from midstream._errors import (
     NotFound,
     Overloaded,
     RateLimited,
-    ResumeDiverged,
-    ResumeExhausted,
-    ResumeUnsupported,
     ServerFailed,
-    StreamInterrupted,
     TimedOut,
-    ToolCallInterrupted,
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
-    Exactness,
     Finish,
     RefusalDelta,
     Resumed,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._resume.checkpoint import Checkpoint
-from midstream._resume.policy import Backoff, Resume
-from midstream._timeouts import Timeouts
+from midstream._values.exactness import Exactness
+from midstream._values.interruptions import (
+    ResumeDiverged,
+    ResumeExhausted,
+    ResumeUnsupported,
+    StreamInterrupted,
+    ToolCallInterrupted,
+)
+from midstream._values.timeouts import Timeouts
+from midstream._values.usage import Usage
 
 TEXT = "The quick brown fox"
 STEADY = Backoff(initial=1, maximum=8, jitter=False)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from midstream._dialects import find
-from midstream._events import TextDelta
+from midstream._values.events import TextDelta
 
 ROUTES = {
     "openai": "/v1/chat/completions",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 from midstream.testing import _proxy
 from midstream.testing._meter import HttpMeter, Meter, Plan
 from midstream.testing.cutter import CutAt, CutMade, Cutter, streams_tokens

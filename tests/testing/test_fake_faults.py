@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
-from midstream._errors import Overloaded
-from midstream._events import End, Failure, Finish, TextDelta
+from midstream._values.errors import Overloaded
+from midstream._values.events import End, Failure, Finish, TextDelta
 from midstream.testing import (
     ByteOrderMark,
     Chunking,

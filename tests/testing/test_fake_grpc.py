@@ -7,8 +7,8 @@ import pytest
 
 from midstream._dialects import kserve
 from midstream._dialects.triton_grpc import TRITON_GRPC
-from midstream._events import End, Failure, Finish, TextDelta, UsageReport
 from midstream._utf8 import Utf8Decoder
+from midstream._values.events import End, Failure, Finish, TextDelta, UsageReport
 from midstream.testing import (
     Chunking,
     Cut,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from midstream._dialects import find
-from midstream._events import TextDelta
+from midstream._values.events import TextDelta
 from midstream.testing import (
     Chunking,
     Cut,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream._events import Finish, ReasoningDelta, TextDelta
+from midstream._values.events import Finish, ReasoningDelta, TextDelta
 from midstream.testing._fake.asked import Asked
 from midstream.testing._fake.model import ToyModel, pieces_of
 from midstream.testing._fake.places import Places

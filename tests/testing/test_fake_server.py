@@ -9,17 +9,17 @@ import httpx
 import pytest
 
 import midstream.testing
-from midstream._errors import UsageError
-from midstream._events import (
+from midstream._values.errors import UsageError
+from midstream._values.events import (
     End,
     Finish,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.usage import Usage
 from midstream.testing import FakeServer, Stall, Status
 from midstream.testing._fake.server import TEXT as DEFAULT
 

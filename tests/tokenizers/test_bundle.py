@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
-from midstream._errors import UsageError, WireError
 from midstream._tokenizers import bundle
 from midstream._tokenizers.bundle import Bundle, folder, unzip
+from midstream._values.errors import UsageError, WireError
 
 CHAT = [{"role": "user", "content": "x"}]
 

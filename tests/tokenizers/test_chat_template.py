@@ -2,8 +2,8 @@
 
 import pytest
 
-from midstream._errors import UsageError
 from midstream._tokenizers.chat_template import ChatTemplate
+from midstream._values.errors import UsageError
 
 CHAT = [{"role": "user", "content": "Hi <3"}]
 

@@ -4,10 +4,10 @@ import pytest
 import tiktoken
 import tokenizers
 
-from midstream._errors import UsageError
-from midstream._request import Endpoint
 from midstream._tokenizers.given import learn
 from midstream._tokenizers.tiktoken_encoding import Tiktoken
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import UsageError
 
 
 class Own:

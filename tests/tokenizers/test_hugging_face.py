@@ -7,8 +7,8 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream._errors import UsageError
 from midstream._tokenizers.hugging_face import HuggingFace
+from midstream._values.errors import UsageError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<▁"))
 

@@ -24,9 +24,9 @@ import pytest
 import trustme
 
 from midstream._dialects.base import Call
-from midstream._timeouts import Deadline
 from midstream._transports import pool
 from midstream._transports.http import AsyncHttpTransport, HttpTransport
+from midstream._values.timeouts import Deadline
 
 PATIENCE = 20.0
 """Seconds after which a test that should have ended has failed."""

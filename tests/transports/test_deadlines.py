@@ -8,11 +8,11 @@ from math import inf
 import httpx
 import pytest
 
-from midstream._errors import TimedOut
-from midstream._timeouts import Deadline
 from midstream._transports import watchdog
 from midstream._transports.exchange import Exchange
 from midstream._transports.watchdog import Watchdog
+from midstream._values.errors import TimedOut
+from midstream._values.timeouts import Deadline
 
 SHORT = 0.15
 

@@ -10,9 +10,9 @@ import anyio
 import httpx
 import pytest
 
-from midstream._errors import Dropped, UsageError
 from midstream._transports import body as bodies
 from midstream._transports.http import AsyncHttpTransport, HttpTransport
+from midstream._values.errors import Dropped, UsageError
 
 
 def one_token(peer):

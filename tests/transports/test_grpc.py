@@ -20,7 +20,9 @@ import pytest
 import trio
 
 from midstream._dialects.base import Call
-from midstream._errors import (
+from midstream._transports import grpc as transports
+from midstream._transports.grpc import AsyncGrpcTransport, GrpcTransport
+from midstream._values.errors import (
     BadRequest,
     ConnectFailed,
     Dropped,
@@ -31,9 +33,7 @@ from midstream._errors import (
     UsageError,
     WireError,
 )
-from midstream._timeouts import Deadline
-from midstream._transports import grpc as transports
-from midstream._transports.grpc import AsyncGrpcTransport, GrpcTransport
+from midstream._values.timeouts import Deadline
 
 RPCS = (
     "Cancelled",

@@ -3,7 +3,8 @@
 import pytest
 
 from midstream._dialects.base import Call
-from midstream._errors import (
+from midstream._transports.grpc_status import failure, metadata, options, target
+from midstream._values.errors import (
     AuthenticationFailed,
     BadRequest,
     ConnectFailed,
@@ -15,7 +16,6 @@ from midstream._errors import (
     ServerError,
     ServerFailed,
 )
-from midstream._transports.grpc_status import failure, metadata, options, target
 
 REFUSED = "failed to connect to all addresses; last error: … Connection refused"
 

@@ -6,14 +6,14 @@ import zlib
 import httpx
 import pytest
 
-from midstream._errors import (
+from midstream._transports import http
+from midstream._values.errors import (
     ConnectFailed,
     Dropped,
     EventTooLarge,
     UsageError,
     WireError,
 )
-from midstream._transports import http
 
 
 async def read_all(body):

@@ -8,8 +8,8 @@ import h2.connection
 import h2.events
 import pytest
 
-from midstream._errors import Dropped, TimedOut
 from midstream._transports.http2 import reset_frame
+from midstream._values.errors import Dropped, TimedOut
 
 
 class Session:

@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from midstream._errors import Dropped
 from midstream._transports.http import HttpTransport
+from midstream._values.errors import Dropped
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import httpcore
 import httpx
 import pytest
 
-from midstream._errors import Dropped, UsageError, WireError
-from midstream._timeouts import Deadline
 from midstream._transports.asyncio_backend import HIGH_WATER, AsyncioBackend
 from midstream._transports.exchange import Exchange, Limit, exchange_of
 from midstream._transports.inflate import Inflater
 from midstream._transports.mapping import bare, open_error
 from midstream._transports.stock import AsyncTracer, StockLine, Tracer
 from midstream._transports.sync_backend import SyncBackend, SyncStream, is_readable
+from midstream._values.errors import Dropped, UsageError, WireError
+from midstream._values.timeouts import Deadline
 
 FULL = b"x" * 50_000_000
 

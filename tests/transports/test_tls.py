@@ -5,8 +5,8 @@ import threading
 import anyio
 import pytest
 
-from midstream._errors import ConnectFailed, Dropped, TimedOut
 from midstream._transports import pool
+from midstream._values.errors import ConnectFailed, Dropped, TimedOut
 
 
 def stream(peer):

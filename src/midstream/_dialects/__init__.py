@@ -16,7 +16,7 @@ from midstream._dialects.tgi import Tgi
 from midstream._dialects.triton_grpc import TRITON_GRPC
 from midstream._dialects.triton_http import TritonHttp
 from midstream._dialects.vllm_grpc import VLLM_GRPC
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from midstream._dialects.base import Dialect

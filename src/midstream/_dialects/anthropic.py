@@ -33,8 +33,8 @@ from midstream._dialects.calls import Calls
 from midstream._dialects.documents import dumps, load_object, named_event
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
-from midstream._errors import BadRequest, ResumeUnsupported, UsageError
-from midstream._events import (
+from midstream._values.errors import BadRequest, UsageError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -43,9 +43,10 @@ from midstream._events import (
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +60,10 @@ if TYPE_CHECKING:
         Writer,
     )
     from midstream._dialects.openai_chat import Replay
-    from midstream._errors import ServerError
-    from midstream._events import Event, Signal
-    from midstream._request import Message, Request
+    from midstream._values.errors import ServerError
+    from midstream._values.events import Event, Signal
+    from midstream._values.message import Message
+    from midstream._values.request import Request
 
 HOSTED = "https://api.anthropic.com"
 ROUTE = "/v1/messages"

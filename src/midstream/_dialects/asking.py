@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.base import Call, join_url
 from midstream._dialects.documents import dumps
-from midstream._errors import BadRequest, UsageError
+from midstream._values.errors import BadRequest, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from midstream._dialects.base import Generation, Received
-    from midstream._errors import ServerError
-    from midstream._request import Message, Request
+    from midstream._values.errors import ServerError
+    from midstream._values.message import Message
+    from midstream._values.request import Request
 
 OPENAI_NAMES = {
     "max_tokens": "max_tokens",

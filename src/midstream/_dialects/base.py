@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 from midstream._dialects.faults import server_error
-from midstream._events import Event, Exactness, Signal
 from midstream._frames.sse import SSEFramer
+from midstream._values.exactness import Exactness
 
 if TYPE_CHECKING:
-    from midstream._errors import ServerError
     from midstream._frames import Framer
-    from midstream._request import Endpoint, Request
+    from midstream._values.endpoint import Endpoint
+    from midstream._values.errors import ServerError
+    from midstream._values.events import Event, Signal
+    from midstream._values.request import Request
 
 T = TypeVar("T")
 

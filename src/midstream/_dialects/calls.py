@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from midstream._events import Failure, Finish, ToolCallDelta
+from midstream._values.events import Failure, Finish, ToolCallDelta
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
 
 
 @dataclass(slots=True)

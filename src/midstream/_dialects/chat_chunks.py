@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.documents import dumps
 from midstream._dialects.openai_chunks import ChunkReader, ChunkWriter, with_ids
-from midstream._events import (
+from midstream._values.events import (
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
@@ -21,7 +21,7 @@ from midstream._events import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from midstream._events import Event, Signal, Started
+    from midstream._values.events import Event, Signal, Started
 
 
 @dataclass(slots=True)

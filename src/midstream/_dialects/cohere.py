@@ -19,8 +19,8 @@ from midstream._dialects.calls import Calls
 from midstream._dialects.documents import load_object, named_event
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
-from midstream._errors import ResumeUnsupported, ServerFailed, UsageError
-from midstream._events import (
+from midstream._values.errors import ServerFailed, UsageError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -29,9 +29,10 @@ from midstream._events import (
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
 
 ROUTE = "/v2/chat"
 

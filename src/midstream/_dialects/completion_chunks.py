@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.openai_chunks import ChunkReader, ChunkWriter, with_ids
-from midstream._events import TextDelta
+from midstream._values.events import TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from midstream._dialects.openai_chunks import Accent
-    from midstream._events import Event, Signal, Started
+    from midstream._values.events import Event, Signal, Started
 
 
 class CompletionReader(ChunkReader):

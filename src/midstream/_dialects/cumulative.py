@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from midstream._errors import WireError
+from midstream._values.errors import WireError
 
 _UNSURE = re.compile("[\ufffd\udc80-\udcff]+\\Z")
 

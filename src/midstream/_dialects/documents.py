@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from midstream._errors import WireError
+from midstream._values.errors import WireError
 
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 

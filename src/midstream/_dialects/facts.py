@@ -13,7 +13,7 @@ from midstream._dialects.base import EXACTNESS
 
 if TYPE_CHECKING:
     from midstream._dialects.base import Dialect
-    from midstream._events import Exactness
+    from midstream._values.exactness import Exactness
 
 _FAMILIES = {
     "SSEFramer": "SSE",

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.documents import loads
-from midstream._errors import (
+from midstream._values.errors import (
     AuthenticationFailed,
     BadRequest,
     ContextOverflow,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from midstream._errors import ServerFailed
-from midstream._events import Failure, Finish
+from midstream._values.errors import ServerFailed
+from midstream._values.events import Failure, Finish
 
 _STANDARD = {
     "BLOCKLIST": "content_filter",

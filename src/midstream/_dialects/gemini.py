@@ -38,8 +38,9 @@ from midstream._dialects.whole_calls import (
     arguments_object,
     arguments_text,
 )
-from midstream._errors import ResumeUnsupported, UsageError, WireError
-from midstream._events import (
+from midstream._frames.sse_or_array import SSEOrArrayFramer
+from midstream._values.errors import UsageError, WireError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -48,10 +49,10 @@ from midstream._events import (
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._frames.sse_or_array import SSEOrArrayFramer
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,10 +65,11 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._errors import ServerError
-    from midstream._events import Event, Signal
     from midstream._frames import Framer
-    from midstream._request import Message, Request
+    from midstream._values.errors import ServerError
+    from midstream._values.events import Event, Signal
+    from midstream._values.message import Message
+    from midstream._values.request import Request
 
 _CONTINUES = re.compile(r"gemini-(?:2\.|3-|3\.1-|pro-latest)")
 _VERSION = re.compile(r"v\d+(?:alpha|beta)?\d*")

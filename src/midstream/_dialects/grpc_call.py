@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from midstream._dialects.asking import bearer
 from midstream._dialects.base import Call
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from midstream._dialects.base import Generation

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from midstream._dialects.documents import load_object
 from midstream._dialects.protobuf import Package, parse
-from midstream._errors import UsageError, WireError
+from midstream._values.errors import UsageError, WireError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

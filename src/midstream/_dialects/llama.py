@@ -17,23 +17,24 @@ from midstream._dialects.base import Call, Continuation, Dialect, join_url
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
-from midstream._errors import ResumeUnsupported, ServerError, UsageError, WireError
-from midstream._events import (
+from midstream._values.errors import ServerError, UsageError, WireError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from midstream._dialects.base import Flow, Generation, Reader, Received, Writer
     from midstream._dialects.openai_chat import Replay
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
 
 _NAMES = {
     "max_tokens": "n_predict",

@@ -19,8 +19,8 @@ from midstream._dialects.asking import merge, parameters, post
 from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.documents import load_object, named_event
 from midstream._dialects.faults import error_of
-from midstream._errors import ResumeUnsupported, UsageError
-from midstream._events import (
+from midstream._values.errors import UsageError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -28,9 +28,10 @@ from midstream._events import (
     RefusalDelta,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._events import Event, Signal
-    from midstream._request import Message, Request
+    from midstream._values.events import Event, Signal
+    from midstream._values.message import Message
+    from midstream._values.request import Request
 
 ROUTE = "/api/v1/chat"
 

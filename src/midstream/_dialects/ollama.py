@@ -33,8 +33,9 @@ from midstream._dialects.whole_calls import (
     arguments_object,
     arguments_text,
 )
-from midstream._errors import ResumeUnsupported, ServerFailed, UsageError
-from midstream._events import (
+from midstream._frames.ndjson import NDJSONFramer
+from midstream._values.errors import ServerFailed, UsageError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -42,10 +43,10 @@ from midstream._events import (
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._frames.ndjson import NDJSONFramer
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,9 +59,9 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._errors import ServerError
-    from midstream._events import Event, Signal
     from midstream._frames import Framer
+    from midstream._values.errors import ServerError
+    from midstream._values.events import Event, Signal
 
 _OPTIONS = {
     "max_tokens": "num_predict",

@@ -24,7 +24,7 @@ from midstream._dialects.asking import (
 from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.chat_chunks import ChatReader, ChatWriter
 from midstream._dialects.openai_chunks import Accent
-from midstream._errors import ResumeUnsupported
+from midstream._values.interruptions import ResumeUnsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._errors import ServerError
+    from midstream._values.errors import ServerError
 
 ROUTE = "/v1/chat/completions"
 USAGE: Mapping[str, Any] = {"stream_options": {"include_usage": True}}

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import BROKEN, finish
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from midstream._errors import ServerError
-    from midstream._events import Event, Signal
+    from midstream._values.errors import ServerError
+    from midstream._values.events import Event, Signal
 
 
 def counted(chunk: Mapping[str, Any]) -> int | None:

@@ -21,7 +21,8 @@ from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.completion_chunks import CompletionReader, CompletionWriter
 from midstream._dialects.openai_chat import USAGE
 from midstream._dialects.openai_chunks import Accent
-from midstream._errors import ResumeUnsupported, UsageError
+from midstream._values.errors import UsageError
+from midstream._values.interruptions import ResumeUnsupported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -37,8 +37,8 @@ from midstream._dialects.calls import Calls
 from midstream._dialects.documents import load_object, named_event
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
-from midstream._errors import BadRequest, ResumeUnsupported, ServerFailed, UsageError
-from midstream._events import (
+from midstream._values.errors import BadRequest, ServerFailed, UsageError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -47,18 +47,20 @@ from midstream._events import (
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from midstream._dialects.base import Flow, Generation, Reader, Received, Writer
     from midstream._dialects.openai_chat import Replay
-    from midstream._errors import ServerError
-    from midstream._events import Event, Signal
-    from midstream._request import Message, Request
+    from midstream._values.errors import ServerError
+    from midstream._values.events import Event, Signal
+    from midstream._values.message import Message
+    from midstream._values.request import Request
 
 HOSTED = "https://api.openai.com"
 ROUTE = "/v1/responses"

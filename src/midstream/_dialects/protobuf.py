@@ -16,7 +16,7 @@ import re
 from importlib import import_module
 from typing import Any
 
-from midstream._errors import UsageError, WireError
+from midstream._values.errors import UsageError, WireError
 
 _TOKEN = re.compile(
     r"""\s* (?:

@@ -23,16 +23,17 @@ from midstream._dialects.cumulative import Cumulative
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
-from midstream._errors import ResumeUnsupported, UsageError
-from midstream._events import (
+from midstream._values.errors import UsageError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._events import Event, Signal
-    from midstream._request import Request
+    from midstream._values.events import Event, Signal
+    from midstream._values.request import Request
 
 ROUTE = "/generate"
 _NAMES = {

@@ -24,15 +24,9 @@ from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
-from midstream._errors import UsageError
-from midstream._events import (
-    End,
-    Failure,
-    Finish,
-    TextDelta,
-    Usage,
-    UsageReport,
-)
+from midstream._values.errors import UsageError
+from midstream._values.events import End, Failure, Finish, TextDelta, UsageReport
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +39,8 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._events import Event, Signal
-    from midstream._request import Request
+    from midstream._values.events import Event, Signal
+    from midstream._values.request import Request
 
 ROUTE = "/generate_stream"
 _NAMES = {

@@ -25,7 +25,7 @@ from midstream._dialects.base import CONSTRAINTS
 from midstream._dialects.cumulative import Cumulative
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.finish import finish
-from midstream._errors import (
+from midstream._values.errors import (
     BadRequest,
     ContextOverflow,
     NotFound,
@@ -35,14 +35,15 @@ from midstream._errors import (
     UsageError,
     WireError,
 )
-from midstream._events import Failure, Finish, TextDelta, Usage, UsageReport
+from midstream._values.events import Failure, Finish, TextDelta, UsageReport
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from midstream._dialects.base import Generation
     from midstream._dialects.kserve import Metadata, TensorSpec
-    from midstream._request import Request
+    from midstream._values.request import Request
 
 OUTPUTS = (
     "text_output",

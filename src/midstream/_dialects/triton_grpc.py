@@ -43,17 +43,16 @@ from midstream._dialects.triton import (
     says_accumulates,
     sort_inputs,
 )
-from midstream._errors import BadRequest, UsageError
-from midstream._events import (
+from midstream._frames.messages import MessageFramer
+from midstream._values.errors import BadRequest, UsageError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
-from midstream._frames.messages import MessageFramer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,9 +65,10 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._events import Event, Signal
     from midstream._frames import Framer
-    from midstream._request import Request
+    from midstream._values.events import Event, Signal
+    from midstream._values.request import Request
+    from midstream._values.usage import Usage
 
 _PORT = 8001
 _FINAL = "triton_final_response"

@@ -36,16 +36,16 @@ from midstream._dialects.triton import (
     says_accumulates,
     sort_inputs,
 )
-from midstream._errors import BadRequest, Overloaded, UsageError
-from midstream._events import (
+from midstream._values.errors import BadRequest, Overloaded, UsageError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
         Reply,
         Writer,
     )
-    from midstream._errors import ServerError
-    from midstream._events import Event, Signal
-    from midstream._request import Request
+    from midstream._values.errors import ServerError
+    from midstream._values.events import Event, Signal
+    from midstream._values.request import Request
 
 ROUTE = "/generate_stream"
 _OK = 200

@@ -32,7 +32,7 @@ from midstream._dialects.completion_chunks import CompletionReader
 from midstream._dialects.documents import load_object
 from midstream._dialects.faults import server_error
 from midstream._dialects.openai_chat import USAGE
-from midstream._errors import ResumeUnsupported
+from midstream._values.interruptions import ResumeUnsupported
 
 if TYPE_CHECKING:
     from midstream._dialects.base import Flow, Generation, Received

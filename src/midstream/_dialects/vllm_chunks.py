@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Any
 from midstream._dialects.finish import finish
 from midstream._dialects.protobuf import parse
 from midstream._dialects.vllm_messages import engine
-from midstream._errors import WireError
-from midstream._events import (
+from midstream._tokenizers.detokenizer import Detokenizer
+from midstream._values.errors import WireError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
     ReasoningDelta,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
-from midstream._tokenizers.detokenizer import Detokenizer
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
-    from midstream._events import Event, Signal
     from midstream._tokenizers.detokenizer import Speech
+    from midstream._values.events import Event, Signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,16 +32,16 @@ from midstream._dialects.grpc_call import rpc
 from midstream._dialects.protobuf import extra, parse
 from midstream._dialects.vllm_chunks import Asked, ChunkReader, ChunkWriter
 from midstream._dialects.vllm_messages import GENERATE, TOKENIZER, common, engine
-from midstream._errors import (
+from midstream._frames.messages import MessageFramer
+from midstream._tokenizers.detokenizer import Speech
+from midstream._values.errors import (
     BadRequest,
     NotFound,
-    ResumeUnsupported,
     ServerFailed,
     UsageError,
     WireError,
 )
-from midstream._frames.messages import MessageFramer
-from midstream._tokenizers.detokenizer import Speech
+from midstream._values.interruptions import ResumeUnsupported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
-    from midstream._errors import ServerError
     from midstream._frames import Framer
-    from midstream._request import Request
     from midstream._tokenizers.bundle import Bundle
     from midstream._tokenizers.chat_template import ChatTemplate
     from midstream._tokenizers.learned import Learned
+    from midstream._values.errors import ServerError
+    from midstream._values.request import Request
 
 _PORT = 50051
 _OVERLAP = 8  # ids of a text that are made anew; see vllm.py

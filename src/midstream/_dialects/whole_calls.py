@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from midstream._dialects.documents import load_object, spell
-from midstream._events import ToolCallDelta
+from midstream._values.events import ToolCallDelta
 
 
 def arguments_text(arguments: Any) -> str:

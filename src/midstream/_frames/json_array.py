@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from midstream._errors import EventTooLarge, WireError
 from midstream._frames import MAX_RECORD
+from midstream._values.errors import EventTooLarge, WireError
 
 if TYPE_CHECKING:
     from midstream._frames import Record

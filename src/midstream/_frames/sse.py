@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midstream._errors import WireError
 from midstream._frames import MAX_RECORD
 from midstream._frames.lines import LineSplitter
+from midstream._values.errors import WireError
 
 if TYPE_CHECKING:
     from midstream._frames import Record

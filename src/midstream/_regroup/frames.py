@@ -14,8 +14,8 @@ numbers however much comes, and never later than the truth.
 from collections import deque
 from math import ceil, floor, inf
 
-from midstream._errors import UsageError
 from midstream._regroup.segmentation import CLUSTER_LIMIT, edge_from, tail
+from midstream._values.errors import UsageError
 
 LIMIT = 65_536
 """Characters of backlog above which text goes out before its frame."""

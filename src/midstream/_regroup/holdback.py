@@ -9,8 +9,8 @@ deadline, since waking up could change nothing.
 
 from math import inf
 
-from midstream._errors import UsageError
 from midstream._regroup.segmentation import tail
+from midstream._values.errors import UsageError
 
 
 class Holdback:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from midstream._errors import UsageError
 from midstream._regroup.holdback import Holdback
 from midstream._regroup.segmentation import CLUSTER_LIMIT, edge_from, edge_until, tail
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

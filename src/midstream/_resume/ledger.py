@@ -15,20 +15,17 @@ from typing import TYPE_CHECKING
 from pydantic_core import from_json
 
 from midstream._dialects.base import Received
-from midstream._events import Finish, ReasoningDelta, ToolCall, Usage
-from midstream._resume.checkpoint import Answer
+from midstream._values.checkpoint import Answer
+from midstream._values.events import Finish, ReasoningDelta
+from midstream._values.tool_call import ToolCall
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from midstream._events import (
-        RefusalDelta,
-        Started,
-        TextDelta,
-        ToolCallDelta,
-    )
-    from midstream._resume.checkpoint import Checkpoint
+    from midstream._values.checkpoint import Checkpoint
+    from midstream._values.events import RefusalDelta, Started, TextDelta, ToolCallDelta
 
 _BLOCK = 256  # parts; their objects weigh more than their text
 

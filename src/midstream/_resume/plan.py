@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from midstream._errors import (
-    MidstreamError,
-    NotFound,
+from midstream._values.errors import MidstreamError, NotFound, ServerError
+from midstream._values.interruptions import (
     ResumeUnsupported,
-    ServerError,
     StreamInterrupted,
     ToolCallInterrupted,
 )
@@ -23,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from midstream._dialects.base import Dialect
-    from midstream._request import Endpoint, Request
     from midstream._resume.ledger import Ledger
     from midstream._resume.policy import Resume
+    from midstream._values.endpoint import Endpoint
+    from midstream._values.request import Request
 
 _WHOLE_STREAM = ("replay", "rerun")  # ways that do not depend on a prefix
 

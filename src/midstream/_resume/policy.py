@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from midstream._errors import (
+from midstream._values.errors import (
     AuthenticationFailed,
     ConnectFailed,
     Dropped,
     MidstreamError,
     NotFound,
-    ResumeUnsupported,
     ServerError,
     TimedOut,
     UsageError,
 )
+from midstream._values.interruptions import ResumeUnsupported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

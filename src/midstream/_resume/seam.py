@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from midstream._errors import ResumeDiverged
+from midstream._values.interruptions import ResumeDiverged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from midstream._errors import UsageError, WireError
 from midstream._tokenizers.chat_template import ChatTemplate
 from midstream._tokenizers.hugging_face import HuggingFace
 from midstream._tokenizers.learned import Learned
+from midstream._values.errors import UsageError, WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from midstream._errors import UsageError
 from midstream._tokenizers.protocol import needs
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,8 @@ import codecs
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from midstream._events import TextDelta
 from midstream._tokenizers.stop_strings import StopStrings
+from midstream._values.events import TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from midstream._errors import UsageError
 from midstream._tokenizers.bundle import folder
 from midstream._tokenizers.hugging_face import HuggingFace
 from midstream._tokenizers.learned import Learned
 from midstream._tokenizers.tiktoken_encoding import Tiktoken
+from midstream._values.errors import UsageError
 
 
 class Own:

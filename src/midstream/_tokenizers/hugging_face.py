@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from midstream._errors import UsageError
 from midstream._tokenizers import byte_fallback, byte_level
 from midstream._tokenizers.protocol import needs
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

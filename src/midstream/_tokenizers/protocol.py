@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Protocol
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 
 
 class Tokenizer(Protocol):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from midstream._dialects.base import Call, Reply
-    from midstream._timeouts import Deadline
+    from midstream._values.timeouts import Deadline
 
 
 class Body(Protocol):

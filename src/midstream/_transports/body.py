@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from midstream._errors import MidstreamError
     from midstream._transports.exchange import Exchange
     from midstream._transports.watchdog import Watchdog
+    from midstream._values.errors import MidstreamError
 
 LEAVE_SECONDS = 1.0
 """How long the farewell to an HTTP/2 server may take."""

@@ -11,11 +11,11 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self
 
-from midstream._errors import Dropped
-from midstream._timeouts import Deadline
+from midstream._values.errors import Dropped
+from midstream._values.timeouts import Deadline
 
 if TYPE_CHECKING:
-    from midstream._errors import TransportError
+    from midstream._values.errors import TransportError
 
 
 class Line(Protocol):

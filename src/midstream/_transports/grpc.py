@@ -25,15 +25,7 @@ from anyio import CapacityLimiter
 
 from midstream._dialects.base import Reply
 from midstream._dialects.protobuf import extra
-from midstream._errors import (
-    Dropped,
-    EventTooLarge,
-    TimedOut,
-    UsageError,
-    WireError,
-)
 from midstream._frames import MAX_RECORD
-from midstream._timeouts import Deadline
 from midstream._transports.grpc_body import (
     AsyncGrpcBody,
     GrpcBody,
@@ -42,6 +34,14 @@ from midstream._transports.grpc_body import (
 )
 from midstream._transports.grpc_status import metadata, options, target
 from midstream._transports.grpc_watchdog import Watchdog
+from midstream._values.errors import (
+    Dropped,
+    EventTooLarge,
+    TimedOut,
+    UsageError,
+    WireError,
+)
+from midstream._values.timeouts import Deadline
 
 if TYPE_CHECKING:
     from midstream._dialects.base import Call

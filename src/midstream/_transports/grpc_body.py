@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
 
 from midstream._dialects.protobuf import extra
-from midstream._errors import Dropped, TransportError
 from midstream._transports.grpc_status import failure
+from midstream._values.errors import Dropped, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from midstream._errors import MidstreamError
-    from midstream._timeouts import Deadline
     from midstream._transports.grpc_watchdog import Watchdog
+    from midstream._values.errors import MidstreamError
+    from midstream._values.timeouts import Deadline
 
 T = TypeVar("T")
 Done: TypeAlias = "Callable[[bool], object]"

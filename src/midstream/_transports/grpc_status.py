@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from midstream._dialects.faults import error_of
-from midstream._errors import (
+from midstream._values.errors import (
     BadRequest,
     ConnectFailed,
     Dropped,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from midstream._dialects.base import Call
-    from midstream._errors import MidstreamError
+    from midstream._values.errors import MidstreamError
 
 _DROPS = frozenset({"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"})
 _RESET = re.compile(

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import anyio
 
 from midstream._dialects.base import Reply
-from midstream._errors import EventTooLarge, UsageError, WireError
-from midstream._timeouts import Deadline
 from midstream._transports import pool
 from midstream._transports.body import AsyncHttpBody, HttpBody
 from midstream._transports.exchange import Exchange, Exchanges, Limit
@@ -31,6 +29,8 @@ from midstream._transports.mapping import is_illegal, open_error
 from midstream._transports.route import Route
 from midstream._transports.stock import AsyncTracer, Tracer, line_of
 from midstream._transports.watchdog import Watchdog
+from midstream._values.errors import EventTooLarge, UsageError, WireError
+from midstream._values.timeouts import Deadline
 
 if TYPE_CHECKING:
     import httpx

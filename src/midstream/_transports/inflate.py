@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from midstream._errors import WireError
+from midstream._values.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ import anyio
 import httpcore
 import httpx
 
-from midstream._errors import (
+from midstream._values.errors import (
     ConnectFailed,
     Dropped,
     MidstreamError,

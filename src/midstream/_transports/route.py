@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from midstream._errors import UsageError
 from midstream._transports.mapping import bare
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from midstream._dialects.base import Call

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from midstream._errors import UsageError
-from midstream._resume.checkpoint import Checkpoint
+from midstream._values.checkpoint import Checkpoint
+from midstream._values.errors import UsageError
 
 
 def dump(checkpoint: Checkpoint) -> str:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from midstream._resume.checkpoint import Checkpoint
+    from midstream._values.checkpoint import Checkpoint
 
 
 class MemoryStore:

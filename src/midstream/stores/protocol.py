@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from midstream._resume.checkpoint import Checkpoint
+    from midstream._values.checkpoint import Checkpoint
 
 
 class Store(Protocol):

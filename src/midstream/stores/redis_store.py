@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from midstream._errors import ConnectFailed, UsageError
+from midstream._values.errors import ConnectFailed, UsageError
 from midstream.stores.format import dump, parse
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from redis import Redis
 
-    from midstream._resume.checkpoint import Checkpoint
+    from midstream._values.checkpoint import Checkpoint
 
 _ACQUIRE = """
 local holder = redis.call('GET', KEYS[1])

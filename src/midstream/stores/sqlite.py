@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 from midstream.stores.format import dump, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from midstream._resume.checkpoint import Checkpoint
+    from midstream._values.checkpoint import Checkpoint
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS streams (

@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

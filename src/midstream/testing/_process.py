@@ -21,7 +21,7 @@ import tempfile
 import time
 from typing import IO, TYPE_CHECKING
 
-from midstream._errors import MidstreamError
+from midstream._values.errors import MidstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -33,7 +33,7 @@ import random
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 from midstream.testing._meter import CutAt, CutKind, CutMade, HttpMeter, Meter, Plan
 from midstream.testing._proxy import Loop
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import urlsplit
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 from midstream.testing._process import ChildServer, answers
 
 if TYPE_CHECKING:

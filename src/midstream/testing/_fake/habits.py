@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from midstream._events import TextDelta
+from midstream._values.events import TextDelta
 from midstream.testing._fake.asked import Refusal
 from midstream.testing._fake.model import Step
 

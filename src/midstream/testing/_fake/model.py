@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from midstream._events import ReasoningDelta, TextDelta, ToolCallDelta
+from midstream._values.events import ReasoningDelta, TextDelta, ToolCallDelta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from midstream._events import Event
+    from midstream._values.events import Event
 
 BOS, EOS = 1, 2
 _BYTE = 3

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from midstream._dialects.faults import error_of
-from midstream._events import (
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from midstream._dialects.base import Writer
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.faults import Fault
 
 Kind: TypeAlias = Literal[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 from midstream.testing._fake.habits import Echo, Habits, Prefill, Whitespace
 from midstream.testing._fake.kept import KeptStreams
 from midstream.testing._fake.ledger import Ledger, Recorded
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from midstream._events import Event
+    from midstream._values.events import Event
     from midstream.testing._fake.faults import FaultRule, Faults, Status
     from midstream.testing._fake.grpc_service import GrpcService
 

@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from midstream._events import TextDelta
+from midstream._values.events import TextDelta
 from midstream.testing._fake.asked import Refusal
 from midstream.testing._fake.body import Body
 from midstream.testing._fake.faults import Cut, Redirect, Status, flat, pick
@@ -26,7 +26,7 @@ from midstream.testing._fake.wire import BadHttp, Closing, HungUp, head
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.asked import Asked
     from midstream.testing._fake.faults import Fault, FaultRule, Faults
     from midstream.testing._fake.habits import Habits

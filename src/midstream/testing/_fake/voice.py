@@ -11,21 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from midstream._events import (
+from midstream._values.events import (
     End,
     Finish,
     ReasoningDelta,
     Started,
     TextDelta,
-    Usage,
     UsageReport,
 )
+from midstream._values.usage import Usage
 from midstream.testing._fake.model import whole_characters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.asked import Asked
     from midstream.testing._fake.model import Step
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 from midstream.testing._fake.sides.chat import ChatSide
 from midstream.testing._fake.sides.cohere import CohereSide
 from midstream.testing._fake.sides.gemini import GeminiSide

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from midstream._dialects import find
 from midstream._dialects.documents import dumps
-from midstream._events import Finish
+from midstream._values.events import Finish
 from midstream.testing._fake.script import Pen
 from midstream.testing._fake.voice import Manner
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from midstream._dialects.base import Dialect
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.asked import Asked
     from midstream.testing._fake.kept import KeptStream, KeptStreams
     from midstream.testing._fake.model import ToyModel

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.openai_chunks import usage_document
-from midstream._events import (
+from midstream._values.events import (
     Finish,
     ReasoningDelta,
     RefusalDelta,
@@ -20,7 +20,7 @@ from midstream.testing._fake.sides.base import Answer, Side, World, document
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.wire import HttpRequest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from midstream._events import (
+from midstream._values.events import (
     Finish,
     ReasoningDelta,
     RefusalDelta,
@@ -18,7 +18,7 @@ from midstream.testing._fake.sides.chat import ChatSide, joined, tool_calls
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.sides.base import World
     from midstream.testing._fake.voice import Why
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from midstream._dialects.documents import dumps, loads
 from midstream._dialects.gemini import continues_turns
-from midstream._events import End
+from midstream._values.events import End
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.script import Pen
 from midstream.testing._fake.sides.base import Answer, Side, World, document
@@ -17,7 +17,7 @@ from midstream.testing._fake.sides.chat import asked_to_go_on
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.voice import Why
     from midstream.testing._fake.wire import HttpRequest
 

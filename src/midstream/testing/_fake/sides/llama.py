@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from midstream._dialects.documents import dumps, loads
-from midstream._events import Finish, TextDelta, UsageReport
+from midstream._values.events import Finish, TextDelta, UsageReport
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.model import BOS
 from midstream.testing._fake.sides.base import Answer, Side, World, document
 from midstream.testing._fake.sides.chat import ChatSide, joined
 
 if TYPE_CHECKING:
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.kept import KeptStream
     from midstream.testing._fake.script import Pen
     from midstream.testing._fake.voice import Why

@@ -14,7 +14,7 @@ from midstream.testing._fake.sides.messages import interrupted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
 
 _TYPES = {
     **dict.fromkeys((400, 401, 403, 422), "invalid_request"),

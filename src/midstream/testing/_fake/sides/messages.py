@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from midstream._dialects.anthropic import CONTINUE, INTERRUPTED, continues_turns
 from midstream._dialects.documents import loads, named_event
-from midstream._events import (
+from midstream._values.events import (
     Finish,
     ReasoningDelta,
     RefusalDelta,
@@ -22,7 +22,7 @@ from midstream.testing._fake.sides.llama import LlamaSide
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.script import Pen
     from midstream.testing._fake.voice import Why
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.documents import dumps, loads
-from midstream._events import (
+from midstream._values.events import (
     Finish,
     ReasoningDelta,
     TextDelta,
@@ -20,7 +20,7 @@ from midstream.testing._fake.sides.chat import asked_to_go_on, joined
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.wire import HttpRequest
 
 _REPEATS = 30  # equal tokens after which the runner gives up, without a word

@@ -10,7 +10,7 @@ from midstream._dialects.completion_chunks import CompletionWriter
 from midstream._dialects.documents import dumps, loads
 from midstream._dialects.faults import error_of
 from midstream._dialects.openai_chunks import Accent, usage_document
-from midstream._events import Finish, TextDelta, UsageReport
+from midstream._values.events import Finish, TextDelta, UsageReport
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.sides.base import Answer, Side, World, document
 from midstream.testing._fake.sides.chat import ChatSide, ends_with_usage, joined
@@ -18,7 +18,7 @@ from midstream.testing._fake.sides.chat import ChatSide, ends_with_usage, joined
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.script import Pen
     from midstream.testing._fake.voice import Manner
     from midstream.testing._fake.wire import HttpRequest

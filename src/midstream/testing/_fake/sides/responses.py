@@ -20,7 +20,7 @@ from midstream.testing._fake.sides.llama import LlamaSide
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.kept import KeptStream, KeptStreams
     from midstream.testing._fake.script import Pen
     from midstream.testing._fake.wire import HttpRequest

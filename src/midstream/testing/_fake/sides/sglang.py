@@ -13,7 +13,7 @@ from midstream.testing._fake.sides.base import Answer, Side, World, document
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.voice import Manner
     from midstream.testing._fake.wire import HttpRequest
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from midstream._dialects.documents import dumps, loads
-from midstream._events import Finish, TextDelta, UsageReport
+from midstream._values.events import Finish, TextDelta, UsageReport
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.sides.base import Side, World
 from midstream.testing._fake.sides.chat import joined
@@ -14,7 +14,7 @@ from midstream.testing._fake.sides.chat import joined
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.script import Pen
     from midstream.testing._fake.voice import Manner, Why
     from midstream.testing._fake.wire import HttpRequest

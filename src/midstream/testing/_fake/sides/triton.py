@@ -19,7 +19,7 @@ from midstream._dialects.kserve import (
     write_metadata,
 )
 from midstream._dialects.triton_grpc import TRITON_GRPC
-from midstream._events import Finish, Started
+from midstream._values.events import Finish, Started
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.script import Pen
 from midstream.testing._fake.sides.grpc import Call, GrpcSide

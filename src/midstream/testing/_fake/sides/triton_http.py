@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from midstream._dialects.documents import load_object
-from midstream._events import Finish, TextDelta
+from midstream._values.events import Finish, TextDelta
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.sides.base import Answer, Side, World, document
 from midstream.testing._fake.sides.chat import joined
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from midstream._dialects.kserve import TensorSpec
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.voice import Why
     from midstream.testing._fake.wire import HttpRequest
 

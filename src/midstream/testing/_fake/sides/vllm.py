@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from midstream._dialects.documents import dumps
 from midstream._dialects.vllm_chunks import ChunkWriter
 from midstream._dialects.vllm_messages import GENERATE, TOKENIZER, common, engine
-from midstream._events import Failure, Finish
 from midstream._tokenizers import byte_level
+from midstream._values.events import Failure, Finish
 from midstream.testing._fake import asked as ask
 from midstream.testing._fake.faults import Status
 from midstream.testing._fake.model import BOS, EOS
@@ -27,7 +27,7 @@ from midstream.testing._fake.voice import Manner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from midstream._events import Event, Signal
+    from midstream._values.events import Event, Signal
     from midstream.testing._fake.model import ToyModel
     from midstream.testing._fake.sides.base import World
     from midstream.testing._fake.sides.grpc import Other

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from midstream._events import ToolCall
-from midstream._resume.checkpoint import Answer, Checkpoint
+from midstream._values.checkpoint import Answer, Checkpoint
+from midstream._values.tool_call import ToolCall
 
 encodable = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 counts = st.integers(0, 2**31)

@@ -14,13 +14,13 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midstream._resume.checkpoint import Checkpoint
-    from midstream._session import Session
+    from midstream._session.session import Session
+    from midstream._values.checkpoint import Checkpoint
     from midstream.stores.protocol import Store
 
 _INTERVAL = 0.25  # seconds between looks

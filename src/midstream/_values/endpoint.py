@@ -1,120 +1,18 @@
-"""What a caller asks for, and of whom: pydantic at the edge, plain values inside."""
+"""Who is asked: pydantic at the edge, a plain value inside."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    SecretStr,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
+from midstream._values.findings import findings
+from midstream._values.message import Message
 
-
-class Message(BaseModel):
-    """One turn of a conversation; further keys go to the server as they are.
-
-    Args:
-        role: ``"system"``, ``"user"``, ``"assistant"``, ``"tool"``.
-        content: Its text, or the API's own list of content parts.
-    """
-
-    model_config = ConfigDict(defer_build=True, extra="allow", frozen=True)
-
-    role: str
-    content: str | list[dict[str, Any]] | None = None
-
-    def body(self) -> dict[str, Any]:
-        """The message as JSON values, only what was given."""
-        return self.model_dump(mode="json", exclude_unset=True)
-
-
-Prompt: TypeAlias = "str | Sequence[Message | Mapping[str, Any]]"
-_PROMPT = 'give text or a list of messages, as [{"role": "user", "content": "…"}]'
 Template: TypeAlias = Callable[[Sequence[Message]], str]
-
-
-_COUNTS = ("n", "candidateCount")
-"""How APIs say how many answers they are asked for, at the top or one level deeper."""
-
-
-def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-class Request(BaseModel):
-    """One generation, in the words every API shares.
-
-    Args:
-        prompt: Text, or a conversation.
-        max_tokens: The most tokens of answer, over all connections.
-        temperature: Sampling temperature; 0 is greedy.
-        top_p: Nucleus sampling.
-        stop: Strings that end the answer.
-        seed: Seed of the sampling.
-        tools: Tools in the API's own form.
-        extra: Merged into the request body as it is.
-        choice: Which of n answers the stream's text is.
-    """
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-    prompt: str | list[Message]
-    max_tokens: PositiveInt | None = None
-    temperature: Annotated[float, Field(ge=0)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    stop: Annotated[list[str], BeforeValidator(_one_or_many)] | None = None
-    seed: int | None = None
-    tools: list[dict[str, Any]] | None = None
-    extra: dict[str, Any] = {}
-    choice: NonNegativeInt = 0
-
-    @property
-    def choices(self) -> int:
-        """How many answers are asked for."""
-        inner = [part for part in self.extra.values() if isinstance(part, dict)]
-        told = [part.get(name) for part in (self.extra, *inner) for name in _COUNTS]
-        return max((n for n in told if isinstance(n, int)), default=1)
-
-    @classmethod
-    def of(cls, **fields: Any) -> Request:
-        """Check a caller's arguments.
-
-        Raises:
-            UsageError: One of them cannot be; the message names it.
-        """
-        try:
-            request = cls(**fields)
-            json.dumps(request.model_dump(), ensure_ascii=False).encode()
-        except ValidationError as error:
-            raise UsageError(f"stream(): {_words(error)}") from error
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UsageError(f"stream(): not to be said in JSON: {error}") from error
-        if request.choice >= max(request.choices, 1):
-            raise UsageError(
-                f"stream(): choice: there is no answer {request.choice}, as "
-                f"{max(request.choices, 1)} is asked for; they count from 0, and "
-                'extra={"n": …} asks for more'
-            )
-        return request
-
-    @property
-    def messages(self) -> list[Message]:
-        """The prompt as a conversation."""
-        if isinstance(self.prompt, str):
-            return [Message(role="user", content=self.prompt)]
-        return self.prompt
-
 
 _SPELLING = re.compile(
     r"""(?P<dialect>[^:@\s]+)
@@ -192,7 +90,7 @@ class Endpoint(BaseModel):
             try:
                 super().__init__(dialect=dialect, **fields)
             except ValidationError as error:
-                raise UsageError(f"Endpoint({dialect!r}): {_words(error)}") from error
+                raise UsageError(f"Endpoint({dialect!r}): {findings(error)}") from error
 
     @classmethod
     def parse(cls, spelling: str | Endpoint) -> Endpoint:
@@ -241,21 +139,3 @@ class Endpoint(BaseModel):
     def __repr__(self) -> str:
         """As `str`, marked as an endpoint."""
         return f"<Endpoint {self}>"
-
-
-def _words(error: ValidationError) -> str:
-    """Pydantic's findings in one line, without the input, which may be a secret."""
-    words: list[str] = []
-    place: Sequence[str | int]
-    for fault in error.errors(include_input=False, include_url=False):
-        match fault["loc"]:
-            case ("prompt", "str"):  # the other half of the union says more
-                continue
-            case ("prompt", _):
-                place, finding = ("prompt",), _PROMPT
-            case ("prompt", _, *rest):
-                place, finding = ("prompt", *rest), fault["msg"]
-            case whole:
-                place, finding = whole, fault["msg"]
-        words.append(f"{'.'.join(map(str, place))}: {finding}")
-    return "; ".join(words)

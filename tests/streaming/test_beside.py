@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from midstream._beside import read_beside
+from midstream._streaming.beside import read_beside
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import anyio
 import anyio.to_thread
 
-from midstream._beside import AsyncReading, Reading
-from midstream._errors import (
+from midstream._streaming.beside import AsyncReading, Reading
+from midstream._streaming.pacing import PATIENCE, AsyncPieces, paced
+from midstream._values.errors import (
     MidstreamError,
-    ResumeDiverged,
-    ResumeUnsupported,
     ServerError,
     TransportError,
     UsageError,
     WireError,
 )
-from midstream._events import TextDelta
-from midstream._pacing import PATIENCE, AsyncPieces, paced
-from midstream._timeouts import Deadline
+from midstream._values.events import TextDelta
+from midstream._values.interruptions import ResumeDiverged, ResumeUnsupported
+from midstream._values.timeouts import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -40,16 +39,20 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from midstream._dialects.base import Call, Flow, Reply
-    from midstream._events import Event, Exactness, Resumption, ToolCall, Usage
-    from midstream._keeping import Kept
+    from midstream._keeping.keeper import Kept
     from midstream._metrics import Metrics
-    from midstream._pacing import Batch
     from midstream._regroup import Regrouper
-    from midstream._request import Endpoint
-    from midstream._resume.checkpoint import Checkpoint
     from midstream._resume.ledger import Choice
-    from midstream._session import Session
+    from midstream._session.session import Session
+    from midstream._streaming.pacing import Batch
     from midstream._transports import AsyncBody, AsyncTransport, Body, Transport
+    from midstream._values.checkpoint import Checkpoint
+    from midstream._values.endpoint import Endpoint
+    from midstream._values.events import Event
+    from midstream._values.exactness import Exactness
+    from midstream._values.resumption import Resumption
+    from midstream._values.tool_call import ToolCall
+    from midstream._values.usage import Usage
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import anyio
 from anyio.lowlevel import current_token
 
-from midstream._errors import UsageError
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,8 +12,10 @@ from copy import deepcopy
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from midstream._errors import ResumeDiverged, ServerError, WireError
-from midstream._events import (
+from midstream._resume.seam import Seam
+from midstream._utf8 import Utf8Decoder
+from midstream._values.errors import ServerError, WireError
+from midstream._values.events import (
     End,
     Failure,
     Finish,
@@ -22,19 +24,18 @@ from midstream._events import (
     Started,
     TextDelta,
     ToolCallDelta,
-    Usage,
     UsageReport,
 )
-from midstream._resume.seam import Seam
-from midstream._utf8 import Utf8Decoder
+from midstream._values.interruptions import ResumeDiverged
+from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from midstream._dialects.base import Continuation, Dialect, Generation
-    from midstream._errors import MidstreamError
-    from midstream._events import Event, Signal
-    from midstream._request import Endpoint
+    from midstream._values.endpoint import Endpoint
+    from midstream._values.errors import MidstreamError
+    from midstream._values.events import Event, Signal
 
 SHAPE_FAULTS = (
     ArithmeticError,

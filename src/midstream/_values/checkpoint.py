@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from midstream._events import ToolCall  # noqa: TC001 - pydantic reads it
+from midstream._values.tool_call import ToolCall  # noqa: TC001 - pydantic reads it
 
 
 class Answer(BaseModel):
@@ -43,7 +43,7 @@ class Checkpoint(Answer):
     Attributes:
         version: The format's version.
         endpoint: ``DIALECT[:MODEL][@URL]`` of the server that was answering.
-        request: What was asked, as `midstream._request.Request` dumps it.
+        request: What was asked, as `midstream._values.request.Request` dumps it.
         others: The other answers by index, where more than one was asked for.
         tokens: How many tokens these are.
         token_ids: Their ids; -1 for those the server kept to itself.

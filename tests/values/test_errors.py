@@ -7,21 +7,21 @@ import traceback
 import pytest
 
 import midstream
-from midstream import _errors
-from midstream._errors import (
+from midstream._values import errors, interruptions
+from midstream._values.errors import (
     EventTooLarge,
     MidstreamError,
     ServerError,
-    StreamInterrupted,
     TimedOut,
-    ToolCallInterrupted,
     WireError,
 )
+from midstream._values.interruptions import StreamInterrupted, ToolCallInterrupted
 
 CLASSES = [
     cls
-    for _, cls in inspect.getmembers(_errors, inspect.isclass)
-    if issubclass(cls, Exception)
+    for module in (errors, interruptions)
+    for _, cls in inspect.getmembers(module, inspect.isclass)
+    if issubclass(cls, Exception) and cls.__module__ == "midstream"
 ]
 
 
@@ -29,10 +29,10 @@ def drawn():
     """The tree as the module's docstring draws it: (name, parent)."""
     parents = {}
     path = []
-    for line in (_errors.__doc__ or "").splitlines():
+    for line in (errors.__doc__ or "").splitlines():
         words = line.replace("├──", "").replace("└──", "").replace("│", " ")
         name = words.split()[0].partition("(")[0] if words.split() else ""
-        if not line.startswith("    ") or not hasattr(_errors, name):
+        if not line.startswith("    ") or not hasattr(midstream, name):
             continue
         depth = (len(words) - len(words.lstrip()) if words != line else 4) - 4
         if depth > 0:

@@ -10,9 +10,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from midstream._beside import AsyncReading, Late, Reading
-from midstream._errors import UsageError
 from midstream._regroup import Tokens
+from midstream._streaming.beside import AsyncReading, Late, Reading
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import (

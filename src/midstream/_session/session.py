@@ -22,56 +22,59 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, assert_never
 
 from midstream._dialects.base import EXACTNESS, Continuation, Generation, Received
-from midstream._errors import (
+from midstream._metrics import Metrics
+from midstream._resume.ledger import Ledger
+from midstream._resume.plan import Drop, Plan
+from midstream._resume.policy import fails_over, pause, resumable
+from midstream._session.leg import SHAPE_FAULTS, Leg
+from midstream._values.checkpoint import Checkpoint
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import (
     AuthenticationFailed,
     ConnectFailed,
     Dropped,
     MidstreamError,
     NotFound,
-    ResumeDiverged,
-    ResumeExhausted,
-    ResumeUnsupported,
     ServerError,
-    StreamInterrupted,
     TimedOut,
     TransportError,
     UsageError,
     WireError,
 )
-from midstream._events import (
+from midstream._values.events import (
     End,
     Event,
-    Exactness,
     Failure,
     Finish,
     ReasoningDelta,
     RefusalDelta,
     Resumed,
-    Resumption,
     Started,
     TextDelta,
     ToolCallDelta,
     UsageReport,
 )
-from midstream._leg import SHAPE_FAULTS, Leg
-from midstream._metrics import Metrics
-from midstream._request import Endpoint, Request
-from midstream._resume.checkpoint import Checkpoint
-from midstream._resume.ledger import Ledger
-from midstream._resume.plan import Drop, Plan
-from midstream._resume.policy import fails_over, pause, resumable
-from midstream._timeouts import Deadline
+from midstream._values.exactness import Exactness
+from midstream._values.interruptions import (
+    ResumeDiverged,
+    ResumeExhausted,
+    ResumeUnsupported,
+    StreamInterrupted,
+)
+from midstream._values.request import Request
+from midstream._values.resumption import Resumption
+from midstream._values.timeouts import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from midstream._dialects.base import Call, Flow, Reply
-    from midstream._errors import TimeoutKind
-    from midstream._events import Signal
     from midstream._resume.plan import Server
     from midstream._resume.policy import Resume
-    from midstream._timeouts import Timeouts
+    from midstream._values.errors import TimeoutKind
+    from midstream._values.events import Signal
+    from midstream._values.timeouts import Timeouts
 
 Events: TypeAlias = list[Event]
 

@@ -10,7 +10,8 @@ import pytest
 
 import midstream
 from midstream import Finish, MemoryStore, TextDelta, ToolCallDelta
-from midstream._keeping import Keeper, Kept
+from midstream._keeping import keeper
+from midstream._keeping.keeper import Keeper, Kept
 from midstream.testing import FakeServer, Stall
 
 TEXT = "An answer that takes its time. " * 10
@@ -19,7 +20,7 @@ TEXT = "An answer that takes its time. " * 10
 @pytest.fixture
 def opened_kept(monkeypatch):
     """A keyed stream that nobody looks at but the test."""
-    monkeypatch.setattr(midstream._keeping, "_INTERVAL", 60)
+    monkeypatch.setattr(keeper, "_INTERVAL", 60)
     store = MemoryStore()
     client = midstream.Client("ollama", store=store)
     session = client._session("hi")
@@ -54,8 +55,8 @@ def test_silence_is_stored_too():
 
 
 def test_the_lease_is_renewed_while_the_stream_is_open(monkeypatch):
-    monkeypatch.setattr(midstream._keeping, "_LEASE", 0.3)
-    monkeypatch.setattr(midstream._keeping, "_INTERVAL", 0.02)
+    monkeypatch.setattr(keeper, "_LEASE", 0.3)
+    monkeypatch.setattr(keeper, "_INTERVAL", 0.02)
     store = MemoryStore()
     with (
         FakeServer(TEXT, faults=[Stall(after=2)]) as server,
@@ -161,7 +162,7 @@ class Broken(MemoryStore):
 
 
 def test_a_store_that_fails_does_not_end_the_stream(caplog, monkeypatch):
-    monkeypatch.setattr(midstream._keeping, "_INTERVAL", 0.01)
+    monkeypatch.setattr(keeper, "_INTERVAL", 0.01)
     with (
         FakeServer(TEXT, faults=[Stall(after=2)]) as server,
         midstream.Client(server.endpoint("ollama"), store=Broken()) as client,

@@ -8,7 +8,8 @@ import pytest
 
 import midstream
 from midstream import Lines, Tokens, Words, aregroup, regroup
-from midstream._beside import _AHEAD, Late, ThreadReader, read_beside
+from midstream._streaming import pacing
+from midstream._streaming.beside import _AHEAD, Late, ThreadReader, read_beside
 from midstream.testing import FakeServer, Stall
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -65,7 +66,7 @@ def test_an_error_of_the_source_arrives_after_what_came_before():
 
 def test_tokens_are_counted_as_the_source_says():
     stream = [[("a", 1), ("b", 1)], [("c", 1)], None]
-    pieces = midstream._pacing.paced(lambda _: stream.pop(0), Tokens(2))
+    pieces = pacing.paced(lambda _: stream.pop(0), Tokens(2))
     assert list(pieces) == ["ab", "c"]
 
 

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream._errors import UsageError
-from midstream._request import Endpoint, Message, Request
+from midstream._values.endpoint import Endpoint
+from midstream._values.errors import UsageError
+from midstream._values.message import Message
+from midstream._values.request import Request
 
 # -- requests --------------------------------------------------------------------------
 

@@ -32,10 +32,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from midstream._events import Resumption, ToolCall
-    from midstream._resume.checkpoint import Checkpoint
+    from midstream._values.checkpoint import Checkpoint
 
 TimeoutKind = Literal["connect", "first_token", "idle", "total"]
 
@@ -170,50 +167,11 @@ class EventTooLarge(WireError):
     """One record is larger than the limit that keeps memory bounded."""
 
 
-class StreamInterrupted(MidstreamError):
-    """The stream broke and could not be finished; ``__cause__`` is the first drop.
-
-    Attributes:
-        text: Everything that was delivered.
-        checkpoint: What is needed to continue later.
-        resumes: The drops that were survived before this one.
-        resumable: Whether a later attempt may continue from the checkpoint.
-    """
-
-    resumable: bool = True
-    resumes: Sequence[Resumption] = ()
-
-
-class ResumeUnsupported(StreamInterrupted):
-    """No strategy that is allowed can continue this stream."""
-
-    resumable = False
-
-
-class ResumeDiverged(StreamInterrupted):
-    """The continuation does not agree with what was already delivered."""
-
-
-class ResumeExhausted(StreamInterrupted):
-    """All attempts that `Resume` allows failed without progress."""
-
-
-class ToolCallInterrupted(StreamInterrupted):
-    """The stream broke in a tool call, which cannot be continued from a prefix.
-
-    Attributes:
-        tool_calls: The calls as far as they came; ``complete`` tells which are whole.
-    """
-
-    resumable = False
-    tool_calls: Sequence[ToolCall] = ()
-
-
-def _publish(error: type[MidstreamError]) -> None:
+def publish(error: type[MidstreamError]) -> None:
     """Let tracebacks name the class where users find it."""
     error.__module__ = "midstream"
     for kind in error.__subclasses__():
-        _publish(kind)
+        publish(kind)
 
 
-_publish(MidstreamError)
+publish(MidstreamError)

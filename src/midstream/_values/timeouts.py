@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 from math import inf
 from typing import TYPE_CHECKING
 
-from midstream._errors import TimedOut, UsageError
+from midstream._values.errors import TimedOut, UsageError
 
 if TYPE_CHECKING:
-    from midstream._errors import TimeoutKind
+    from midstream._values.errors import TimeoutKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

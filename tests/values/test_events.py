@@ -8,29 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import midstream
-from midstream import _events
-from midstream._events import (
-    End,
-    Event,
-    Exactness,
-    Failure,
-    Finish,
-    Resumption,
-    Signal,
-    TextDelta,
-    ToolCall,
-    Usage,
-)
+from midstream._values import events
+from midstream._values.events import End, Event, Failure, Finish, Signal, TextDelta
+from midstream._values.exactness import Exactness
+from midstream._values.tool_call import ToolCall
+from midstream._values.usage import Usage
 
 
 def test_the_union_holds_every_event_and_signal():
     unions = {*typing.get_args(Event), *typing.get_args(Signal)}
     classes = {
         cls
-        for cls in vars(_events).values()
+        for cls in vars(events).values()
         if isinstance(cls, type) and dataclasses.is_dataclass(cls)
     }
-    assert classes - unions == {Usage, Resumption, ToolCall}
+    assert classes == unions
     assert unions <= classes
     assert not set(typing.get_args(Event)) & set(typing.get_args(Signal))
     assert {End, Failure} <= set(typing.get_args(Signal))

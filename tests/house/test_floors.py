@@ -12,14 +12,14 @@ import midstream
 ROOT = Path(midstream.__file__).parent
 
 FLOORS = [  # DESIGN: a floor imports only lower floors, and its own
-    {"_errors", "_events", "_request", "_timeouts"},
+    {"_values"},
     {"_frames", "_utf8"},
     {"_dialects", "_regroup", "_metrics", "_tokenizers"},
     {"_resume"},
-    {"_leg", "_session"},
-    {"_transports"},
-    {"_stream", "_pacing", "_beside", "_keeping"},
-    {"client", "stores", "heal", "testing", "cli", "__init__"},
+    {"_session"},
+    {"_transports", "_keeping", "stores"},
+    {"_streaming"},
+    {"client", "heal", "testing", "cli", "__init__"},
 ]
 SANS_IO = set().union(*FLOORS[:5])
 IO = {
@@ -118,7 +118,7 @@ def test_only_the_transports_know_the_wire(name):
 def test_what_works_alone_imports_nothing_of_the_rest(name):
     for module in (n for n in MODULES if part(n) == name):
         own = [o for o in IMPORTS[module] if o.startswith("midstream")]
-        assert all(part(o) in {name, "_errors"} for o in own), own
+        assert all(part(o) in {name, "_values"} for o in own), own
 
 
 def test_import_midstream_is_light():

@@ -5,8 +5,8 @@ from math import inf, nan
 
 import pytest
 
-from midstream._errors import UsageError
-from midstream._timeouts import Deadline, Timeouts
+from midstream._values.errors import UsageError
+from midstream._values.timeouts import Deadline, Timeouts
 
 
 def test_the_defaults_are_those_of_the_contract():

@@ -1,0 +1,1 @@
+"""Streams with a key, kept while they run."""

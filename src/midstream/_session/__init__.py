@@ -1,0 +1,1 @@
+"""One generation over many connections; sans-IO."""

@@ -1,0 +1,1 @@
+"""Streams: the only loops that read, wait and reconnect."""

@@ -1,0 +1,1 @@
+"""Values: what is asked, what comes, what may go wrong."""
