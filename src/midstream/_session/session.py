@@ -534,11 +534,10 @@ class Session:
 
     def _await(self, kind: TimeoutKind, seconds: float | None, now: float) -> None:
         deadline = self.deadline
-        deadline.kind, deadline.seconds = kind, seconds
-        deadline.at = at = inf if seconds is None else now + seconds
+        at = inf if seconds is None else now + seconds
         if self._total_at < at:
-            deadline.kind, deadline.seconds = "total", self._timeouts.total
-            deadline.at = self._total_at
+            kind, seconds, at = "total", self._timeouts.total, self._total_at
+        deadline.move(kind, seconds, at)
 
     def _resumed(self, leg: Leg, drop: Drop, now: float) -> Resumed:
         """The first bytes after a drop."""

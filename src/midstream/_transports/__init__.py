@@ -73,7 +73,7 @@ class Transport(Protocol):
         """End whatever is pending, or still begins, with ``deadline``.
 
         From any thread; `open`, `send` and `Body.read` then raise `Dropped` at once.
-        The deadline is spent with it: its ``at`` becomes ``-inf``.
+        The deadline is spent with it, for good (`Deadline.interrupt`).
         """
         ...
 

@@ -7,7 +7,6 @@ whose deadline is looked at again at each read, and which can be cancelled from 
 
 from __future__ import annotations
 
-from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -70,7 +69,7 @@ class Exchange:
 
     def verdict(self) -> TransportError | None:
         """Why it ended, where it was we who ended it."""
-        if self.cancelled or self.owner.at == -inf:
+        if self.cancelled or self.owner.interrupted:
             return Dropped("the stream was closed while it waited for the server")
         if self.expired:
             return self.deadline.error()
@@ -98,7 +97,7 @@ class Exchanges:
 
     def interrupt(self, deadline: Deadline) -> None:
         """End those that ``deadline`` owns, and those that will begin with it."""
-        deadline.at = -inf
+        deadline.interrupt()
         for exchange in tuple(self._open):
             if exchange.owner is deadline:
                 exchange.cancel()

@@ -155,7 +155,7 @@ class Wait:
         Raises:
             Dropped: It was.
         """
-        if self._called_off or self.owner.at == -inf:
+        if self._called_off or self.owner.interrupted:
             raise Dropped("the stream was closed while it waited for a connection")
 
 
@@ -276,7 +276,7 @@ class GrpcTransport:
 
     def interrupt(self, deadline: Deadline) -> None:
         """End whatever is pending with ``deadline``; see `Transport.interrupt`."""
-        deadline.at = -inf
+        deadline.interrupt()
         with self._lock:
             waits, bodies = tuple(self._waits), tuple(self._bodies)
         for wait in waits:
@@ -506,7 +506,7 @@ class AsyncGrpcTransport:
         self._waits[called_off] = owner
         try:
             async with asyncio.timeout(None if seconds == inf else seconds):
-                while not called_off.done() and owner.at != -inf:
+                while not called_off.done() and not owner.interrupted:
                     state = channel.get_state(try_to_connect=True)
                     if state in {states.READY, states.TRANSIENT_FAILURE}:
                         return state

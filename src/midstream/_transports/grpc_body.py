@@ -77,7 +77,7 @@ class _Rpc:
             MidstreamError: There was an error, which stays.
         """
         if self._failed is None and not self._ended:
-            if not self._closed and self.owner.at != -inf:
+            if not self._closed and not self.owner.interrupted:
                 self._patient = monotonic() + _GRACE
                 return True
             self._failed = _closed()
@@ -87,7 +87,7 @@ class _Rpc:
 
     def _verdict(self, fault: Any) -> MidstreamError:
         """What an exception of gRPC means."""
-        if self._closed or self.owner.at == -inf:
+        if self._closed or self.owner.interrupted:
             self._failed = _closed()
         elif self._expired:
             self._failed = self._deadline.error()

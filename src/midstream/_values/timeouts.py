@@ -47,23 +47,36 @@ class Timeouts:
 
 
 class Deadline:
-    """Until when the session waits for the next byte; network reads look at it.
+    """Until when a read waits; network reads look at it.
 
-    It is one object a stream, moved by the session as tokens come, so that no timer
-    and no timeout object is made per read.
+    It is one object a stream, moved as tokens come, so that no timer and no timeout
+    object is made per read.
 
     Attributes:
-        at: Monotonic seconds; ``inf`` for never.
+        at: Monotonic seconds; ``inf`` for never, ``-inf`` once interrupted.
         kind: Which limit of `Timeouts` it stands for.
         seconds: That limit.
+        interrupted: Whether whoever waits was told to stop; nothing resets it.
     """
 
-    __slots__ = ("at", "kind", "seconds")
+    __slots__ = ("at", "interrupted", "kind", "seconds")
 
     def __init__(self) -> None:
         self.at: float = inf
         self.kind: TimeoutKind = "first_token"
         self.seconds: float | None = None
+        self.interrupted = False
+
+    def move(self, kind: TimeoutKind, seconds: float | None, at: float) -> None:
+        """Wait until another time, unless interrupted, from whichever thread."""
+        self.kind, self.seconds, self.at = kind, seconds, at
+        if self.interrupted:  # looked at behind the move: the flag is raised first
+            self.at = -inf
+
+    def interrupt(self) -> None:
+        """Wait no more, for good."""
+        self.interrupted = True
+        self.at = -inf
 
     def error(self) -> TimedOut:
         """What to raise when it has passed."""
