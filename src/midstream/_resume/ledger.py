@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from midstream._values.checkpoint import Checkpoint
     from midstream._values.events import RefusalDelta, Started, TextDelta, ToolCallDelta
 
+_CHARACTER = 0.25  # tokens, where nobody told
 _BLOCK = 256  # parts; their objects weigh more than their text
 
 
@@ -331,6 +332,33 @@ class Ledger:
         self._gaps.clear()
         self.prompt_ids = ()
 
+    def forget_server(self) -> None:
+        """A server goes on that never heard of this answer."""
+        self.forget_ids()
+        self.response_id = None
+
+    def add_unstored(self, text: str) -> None:
+        """Text that the caller has and the store has not.
+
+        How many tokens it was is not known: as many as text of this length was before.
+        """
+        before = self.main.characters
+        rate = self.tokens / before if before and self.tokens else _CHARACTER
+        self.main.add_text(text)
+        self.tokens += max(round(len(text) * rate), 1)
+        self.forget_ids()
+
+    def replays(self, spent: Usage | None) -> None:
+        """A generation is sent again from its begin, and so its usage.
+
+        Args:
+            spent: What the generations before it used.
+        """
+        self._legs = [] if spent is None else [spent]
+        self._usage = None
+        told = None if spent is None else spent.output_tokens
+        self._leg_tokens = told or 0
+
     def load(self, stored: Checkpoint) -> None:
         """What another process had received."""
         self.main.load(stored)
@@ -366,6 +394,11 @@ class Ledger:
         self._legs.append(told)
         self._usage = None
         self._leg_tokens = self.tokens
+
+    @property
+    def spent(self) -> Usage | None:
+        """Tokens of the generations before the present one."""
+        return sum(self._legs[1:], self._legs[0]) if self._legs else None
 
     @property
     def usage(self) -> Usage | None:

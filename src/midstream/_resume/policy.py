@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from midstream._values.errors import (
     AuthenticationFailed,
     ConnectFailed,
+    ContextOverflow,
     Dropped,
+    EventTooLarge,
     MidstreamError,
     NotFound,
     ServerError,
     TimedOut,
     UsageError,
+    WireError,
 )
 from midstream._values.interruptions import ResumeUnsupported
 
@@ -23,6 +26,14 @@ if TYPE_CHECKING:
 
 _STRATEGIES = frozenset({"replay", "tokens", "text", "rerun", "ask"})
 _LONGEST_WISH = 120.0  # seconds; a longer Retry-After is not waited for
+_TELLING = 3  # characters; fewer begin many a sentence
+
+ENOUGH = 16
+"""Characters of text, reasoning or arguments that are progress: with fewer, a
+connection was a try that brought nothing."""
+
+RESTART = 2
+"""Connections running that say the answer's own beginning: no continuation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +70,7 @@ class Resume:
     """Whether and how a broken stream goes on.
 
     Args:
-        attempts: Tries without a new character before giving up.
+        attempts: Tries that bring less than 16 characters before giving up.
         backoff: How long to wait between them.
         approximate: Whether the model may be asked to go on where nothing exact is
             possible; the stream then says ``Exactness.APPROXIMATE``.
@@ -100,6 +111,10 @@ def resumable(fault: MidstreamError) -> bool:
             return kind != "total"
         case Dropped() | ConnectFailed():
             return True
+        case EventTooLarge():  # the same answer would be as large
+            return False
+        case WireError():
+            return True
         case ServerError(retryable=retryable):
             return retryable
         case _:
@@ -108,8 +123,19 @@ def resumable(fault: MidstreamError) -> bool:
 
 def fails_over(fault: MidstreamError) -> bool:
     """Whether another server may do better: not where the caller is at fault."""
-    elsewhere = AuthenticationFailed | NotFound | ResumeUnsupported
+    elsewhere = AuthenticationFailed | ContextOverflow | NotFound | ResumeUnsupported
     return resumable(fault) or isinstance(fault, elsewhere)
+
+
+def is_silence(fault: MidstreamError) -> bool:
+    """Whether nobody answered: then another server is asked first, if there is one."""
+    return isinstance(fault, ConnectFailed | TimedOut)
+
+
+def endures(fault: MidstreamError) -> bool:
+    """Whether the wait that a server asked for is one that we keep."""
+    wish = fault.retry_after if isinstance(fault, ServerError) else None
+    return wish is None or wish <= _LONGEST_WISH
 
 
 def pause(
@@ -124,8 +150,21 @@ def pause(
         random: Source of the jitter.
     """
     if isinstance(fault, ServerError) and fault.retry_after is not None:
-        if fault.retry_after <= _LONGEST_WISH:
-            return fault.retry_after
-    elif isinstance(fault, Dropped | TimedOut):
+        return fault.retry_after
+    if isinstance(fault, Dropped | TimedOut | WireError):
         return backoff.delay(attempt - 1, random) if attempt > 1 else 0
     return backoff.delay(attempt, random)
+
+
+def restarts(text: str, at: int) -> bool:
+    """Whether what was said from ``at`` on is the answer's own beginning.
+
+    Fewer than three characters are too few to tell.
+
+    Args:
+        text: All that came.
+        at: Where the last connection began, in characters.
+    """
+    said, known = text[at : at + ENOUGH], text[:at][:ENOUGH]
+    size = min(len(said), len(known))
+    return size >= _TELLING and said[:size] == known[:size]

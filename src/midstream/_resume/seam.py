@@ -46,6 +46,11 @@ class Expected:
         self._text = text
         self._at = 0
 
+    @property
+    def left(self) -> int:
+        """Characters that have not come again."""
+        return len(self._text) - self._at
+
     def feed(self, text: str) -> str | None:
         """Nothing until the expected text has come.
 
@@ -59,7 +64,7 @@ class Expected:
                 f"delivered ({self._at} characters into the repeated part)"
             )
         self._at += len(want)
-        return text[len(want) :] if self._at == len(self._text) else None
+        return None if self.left else text[len(want) :]
 
     def flush(self) -> str:
         """It ended early: what had been delivered went further.
@@ -68,7 +73,7 @@ class Expected:
             ResumeDiverged: Always; the stage is open, so text is missing.
         """
         raise ResumeDiverged(
-            f"the continuation ended {len(self._text) - self._at} characters before "
+            f"the continuation ended {self.left} characters before "
             "the text that had been delivered"
         )
 

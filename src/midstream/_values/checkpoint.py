@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from midstream._values.exactness import Exactness
 from midstream._values.tool_call import ToolCall  # noqa: TC001 - pydantic reads it
 
 
@@ -37,6 +38,19 @@ class Answer(BaseModel):
     raw_finish_reason: str | None = None
 
 
+class StoredResumption(BaseModel):
+    """A drop that was survived; see `midstream.Resumption`."""
+
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
+
+    at: int
+    reason: str
+    strategy: str
+    exactness: Exactness
+    endpoint: str
+    gap: float
+
+
 class Checkpoint(Answer):
     """The state of a stream at one moment: its own answer, and what is around it.
 
@@ -54,10 +68,13 @@ class Checkpoint(Answer):
         offset: Bytes of body that were read in whole records.
         cursor: The dialect's own place to replay from.
         usage: Tokens used so far, as `midstream.Usage` has them.
+        spent: Those of them that generations before the present one used.
+        exactness: How surely the text is the unbroken one's.
+        resumptions: The drops that were survived.
         complete: Whether the whole stream came.
     """
 
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
     endpoint: str
     request: dict[str, Any]
     others: dict[int, Answer] = {}
@@ -70,4 +87,7 @@ class Checkpoint(Answer):
     offset: int = 0
     cursor: Any = None
     usage: dict[str, Any] | None = None
+    spent: dict[str, Any] | None = None
+    exactness: Exactness = Exactness.UNBROKEN
+    resumptions: list[StoredResumption] = []
     complete: bool = False

@@ -56,15 +56,17 @@ class Deadline:
         at: Monotonic seconds; ``inf`` for never, ``-inf`` once interrupted.
         kind: Which limit of `Timeouts` it stands for.
         seconds: That limit.
+        connect: Seconds in which a connection must stand; None: as the transport says.
         interrupted: Whether whoever waits was told to stop; nothing resets it.
     """
 
-    __slots__ = ("at", "interrupted", "kind", "seconds")
+    __slots__ = ("at", "connect", "interrupted", "kind", "seconds")
 
     def __init__(self) -> None:
         self.at: float = inf
         self.kind: TimeoutKind = "first_token"
         self.seconds: float | None = None
+        self.connect: float | None = None
         self.interrupted = False
 
     def move(self, kind: TimeoutKind, seconds: float | None, at: float) -> None:
