@@ -262,12 +262,12 @@ class Ledger:
         """Tokens of ``max_tokens`` that have not come."""
         return None if self._limit is None else max(self._limit - self.tokens, 0)
 
-    def add_text(self, delta: TextDelta, *, whole: bool) -> None:
-        """Text of the main answer; ``""`` while characters are held back.
+    def add_text(self, delta: TextDelta) -> None:
+        """Text of the main answer, or tokens whose text is still to come.
 
         Args:
-            delta: It; where the server does not count, it is one token.
-            whole: Whether nothing is left open behind it.
+            delta: It; where the server does not count, it is one token. What has text
+                leaves nothing open behind it; ``""`` stays open until text comes.
         """
         text = delta.text
         tokens = 1 if delta.tokens is None else delta.tokens
@@ -275,12 +275,12 @@ class Ledger:
             self.main.add_text(text)
         if delta.token_ids:
             self._add_ids(text, tokens, delta.token_ids)
-        if text and whole:
-            self.tokens += tokens
-            if self._open_tokens or self._open_ids:
-                self._settle()
-        else:
+        if not text:
             self._open_tokens += tokens
+            return
+        self.tokens += tokens
+        if self._open_tokens or self._open_ids:
+            self._settle()
 
     def _settle(self, ids: Sequence[int] = ()) -> None:
         """What was open has come, and ``ids`` after it."""

@@ -26,7 +26,8 @@ from midstream._metrics import Metrics
 from midstream._resume.ledger import Ledger
 from midstream._resume.plan import Drop, Plan
 from midstream._resume.policy import fails_over, pause, resumable
-from midstream._session.leg import SHAPE_FAULTS, Leg
+from midstream._session.leg import Leg
+from midstream._session.shapes import SHAPE_FAULTS
 from midstream._values.checkpoint import Checkpoint
 from midstream._values.endpoint import Endpoint
 from midstream._values.errors import (
@@ -448,7 +449,7 @@ class Session:
 
     def _fold(self, signals: list[Event | Signal], events: Events) -> None:
         """Book what came; give on what the caller sees."""
-        ledger, leg = self.ledger, self._open_leg()
+        ledger = self.ledger
         chosen = self.request.choice
         for signal in signals:
             match signal:
@@ -456,7 +457,7 @@ class Session:
                     if signal.choice != chosen:
                         ledger.choice(signal.choice).add_text(signal.text)
                     else:
-                        ledger.add_text(signal, whole=not leg.pending)
+                        ledger.add_text(signal)
                         if self._skip:
                             signal = self._skipped(signal)  # noqa: PLW2901 - its rest
                     if signal.text:
@@ -565,7 +566,7 @@ class Session:
         rest = leg.flush()
         if rest:
             delta = TextDelta(rest, self.request.choice, 0)
-            self.ledger.add_text(delta, whole=True)
+            self.ledger.add_text(delta)
             events.append(delta)
         for delta in leg.flush_others():
             self.ledger.choice(delta.choice).add_text(delta.text)
