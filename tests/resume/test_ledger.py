@@ -133,9 +133,24 @@ def test_ids_and_tokens_agree_and_gaps_say_where_ids_are_missing(deltas):
     assert {at for at, id_ in enumerate(ids) if id_ == -1} <= inside
 
 
+def test_a_count_that_no_text_can_have_takes_no_memory_and_no_ids():
+    ledger = ledger_of(("a", 1, (5,)), ("b", 2**62, (6,)), ("c", 1, (7,)))
+    got = ledger.received(0, None)
+    assert list(got.token_ids) == [5, 6, 7]
+    assert len(got.token_ids) < got.tokens
+    assert got.gaps == []
+
+
+def test_tokens_whose_text_is_held_back_count_when_reasoning_comes():
+    ledger = Ledger(0, 10)
+    ledger.add_text(TextDelta("", tokens=2))
+    ledger.add_side(ReasoningDelta("日"))
+    assert ledger.left == 7
+
+
 def test_ids_weigh_eight_bytes():
     ledger = ledger_of(*[("a", 1, (at,)) for at in range(5000)])
-    assert sys.getsizeof(ledger._ids) < 5000 * 8 * 1.3
+    assert sys.getsizeof(ledger._tokens.ids) < 5000 * 8 * 1.3
 
 
 # -- budget ----------------------------------------------------------------------------
