@@ -142,11 +142,11 @@ def test_what_changes_while_a_checkpoint_is_taken_is_seen_by_the_next_look(
 
     def slow():
         taken = take()
-        session.ledger.add_text(TextDelta("late"), whole=True)
+        session.ledger.add_text(TextDelta("late"))
         monkeypatch.undo()
         return taken
 
-    session.ledger.add_text(TextDelta("x"), whole=True)
+    session.ledger.add_text(TextDelta("x"))
     monkeypatch.setattr(session, "checkpoint", slow)
     kept.look()
     assert store.load("k").text == "x"

@@ -24,7 +24,7 @@ def ledger_of(*deltas, limit=None):
     """Deltas as (text, tokens, ids), each whole."""
     ledger = Ledger(0, limit)
     for text, tokens, ids in deltas:
-        ledger.add_text(TextDelta(text, tokens=tokens, token_ids=ids), whole=True)
+        ledger.add_text(TextDelta(text, tokens=tokens, token_ids=ids))
     return ledger
 
 
@@ -80,27 +80,29 @@ def test_ids_that_the_server_kept_to_itself_are_gaps():
 
 def test_tokens_whose_text_is_held_back_come_again_after_a_drop():
     ledger = ledger_of(("a", 1, (5,)))
-    ledger.add_text(TextDelta("", tokens=1, token_ids=(30,)), whole=True)
+    ledger.add_text(TextDelta("", tokens=1, token_ids=(30,)))
     assert ledger.tokens == 1
     assert received(ledger) == ([5], 1, [])
 
 
 def test_tokens_that_were_held_back_count_when_their_text_comes():
     ledger = ledger_of(("a", 1, (5,)))
-    ledger.add_text(TextDelta("", tokens=1, token_ids=(30,)), whole=True)
-    ledger.add_text(TextDelta("bc", tokens=1, token_ids=(31,)), whole=True)
+    ledger.add_text(TextDelta("", tokens=1, token_ids=(30,)))
+    ledger.add_text(TextDelta("bc", tokens=1, token_ids=(31,)))
     assert received(ledger) == ([5, 30, 31], 3, [])
 
 
 def test_a_token_that_ends_inside_a_character_stays_open():
     ledger = ledger_of(("a", 1, (5,)))
-    ledger.add_text(TextDelta("b", tokens=1, token_ids=(6,)), whole=False)
+    ledger.add_text(TextDelta("b", tokens=0))
+    ledger.add_text(TextDelta("", tokens=1, token_ids=(6,)))
     assert received(ledger) == ([5], 1, [])
 
 
 def test_an_open_gap_is_forgotten_with_its_ids():
     ledger = ledger_of(("日", 3, (115,)))
-    ledger.add_text(TextDelta("x", tokens=2, token_ids=(7,)), whole=False)
+    ledger.add_text(TextDelta("x", tokens=0))
+    ledger.add_text(TextDelta("", tokens=2, token_ids=(7,)))
     assert received(ledger) == ([-1, -1, 115], 3, [(0, 3, "日")])
 
 
@@ -110,7 +112,6 @@ def test_an_open_gap_is_forgotten_with_its_ids():
             st.sampled_from(["", "a", "bc"]),
             st.integers(0, 3),
             st.integers(0, 3),
-            st.booleans(),
         ),
         max_size=20,
     )
@@ -118,9 +119,9 @@ def test_an_open_gap_is_forgotten_with_its_ids():
 def test_ids_and_tokens_agree_and_gaps_say_where_ids_are_missing(deltas):
     """Where the server tells all its ids, there are as many as tokens."""
     ledger = Ledger(0, None)
-    for text, tokens, known, whole in deltas:
+    for text, tokens, known in deltas:
         ids = tuple(range(100, 100 + min(known, tokens)))
-        ledger.add_text(TextDelta(text, tokens=tokens, token_ids=ids), whole=whole)
+        ledger.add_text(TextDelta(text, tokens=tokens, token_ids=ids))
     ids, tokens, gaps = received(ledger)
     assert len(ids) <= tokens
     for start, count, _ in gaps:
@@ -132,9 +133,24 @@ def test_ids_and_tokens_agree_and_gaps_say_where_ids_are_missing(deltas):
     assert {at for at, id_ in enumerate(ids) if id_ == -1} <= inside
 
 
+def test_a_count_that_no_text_can_have_takes_no_memory_and_no_ids():
+    ledger = ledger_of(("a", 1, (5,)), ("b", 2**62, (6,)), ("c", 1, (7,)))
+    got = ledger.received(0, None)
+    assert list(got.token_ids) == [5, 6, 7]
+    assert len(got.token_ids) < got.tokens
+    assert got.gaps == []
+
+
+def test_tokens_whose_text_is_held_back_count_when_reasoning_comes():
+    ledger = Ledger(0, 10)
+    ledger.add_text(TextDelta("", tokens=2))
+    ledger.add_side(ReasoningDelta("日"))
+    assert ledger.left == 7
+
+
 def test_ids_weigh_eight_bytes():
     ledger = ledger_of(*[("a", 1, (at,)) for at in range(5000)])
-    assert sys.getsizeof(ledger._ids) < 5000 * 8 * 1.3
+    assert sys.getsizeof(ledger._tokens.ids) < 5000 * 8 * 1.3
 
 
 # -- budget ----------------------------------------------------------------------------
@@ -160,7 +176,7 @@ def test_the_budget_is_used_up_when_the_only_answer_has_it_all():
 
 def test_other_answers_may_still_have_tokens_to_come():
     two = Ledger(0, 1, choices=2)
-    two.add_text(TextDelta("a"), whole=True)
+    two.add_text(TextDelta("a"))
     assert not two.used_up
     unasked = ledger_of(("a", 1, ()), limit=1)
     unasked.choice(1).add_text("b")
@@ -191,7 +207,7 @@ def test_the_last_report_of_a_connection_counts():
 def test_usage_adds_up_over_connections():
     ledger = ledger_of(("a", 6, ()))
     ledger.next_leg()
-    ledger.add_text(TextDelta("b", tokens=4), whole=True)
+    ledger.add_text(TextDelta("b", tokens=4))
     assert ledger.usage == Usage(None, 10, estimated=True)
     assert ledger.report(Usage(9, 4)) == Usage(9, 10, estimated=True)
     ledger.next_leg()
@@ -395,7 +411,7 @@ def test_a_stored_complete_stream_is_finished():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda ledger: ledger.add_text(TextDelta("b"), whole=True),
+        lambda ledger: ledger.add_text(TextDelta("b")),
         lambda ledger: ledger.add_tool(ToolCallDelta(0, arguments="1", tokens=0)),
         lambda ledger: ledger.add_tool(ToolCallDelta(0, closed=True, tokens=0)),
         lambda ledger: ledger.choice(0).finish(Finish(None)),

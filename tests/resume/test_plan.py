@@ -42,7 +42,7 @@ def case():
     resume = Resume(strategies=("replay", "tokens", "text", "rerun"))
     plan = Plan(ways=server.ways(resume), drop=Drop(Dropped("x"), 0.0))
     ledger = Ledger(0, None)
-    ledger.add_text(TextDelta("Let me check"), whole=True)
+    ledger.add_text(TextDelta("Let me check"))
     return Case(server, plan, ledger)
 
 

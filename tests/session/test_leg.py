@@ -110,6 +110,46 @@ def test_text_held_at_the_end_is_let_go():
     assert leg.flush() == "N"
 
 
+# -- tokens inside characters ----------------------------------------------------------
+
+
+def raw(*pieces):
+    """Triton's records, in which a token may end inside a character."""
+    return b"".join(b'data: {"text_output":"%s"}\n\n' % piece for piece in pieces)
+
+
+def counted(said):
+    return [(d.text, 1 if d.tokens is None else d.tokens) for d in said]
+
+
+def test_a_token_inside_a_character_waits_for_the_text_that_settles_it():
+    body = raw(b"a", b"\xe6", b"\x97", b"\xa5\xe6", b"\x9c\xac")
+    said = counted(heard(leg_of("triton"), body))
+    assert said == [("a", 1), ("", 0), ("", 0), ("日", 2), ("本", 2)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_one_read_or_many_leave_the_same_token_open(together):
+    pieces = [raw(b"a"), raw(b"b"), raw(b"c\xe6")]
+    said = heard(leg_of("triton"), *([b"".join(pieces)] if together else pieces))
+    assert counted(said) == [("a", 1), ("b", 1), ("c", 0)]
+
+
+def test_ids_stay_with_the_character_that_they_spell():
+    leg = leg_of("tgi")
+    body = b"".join(
+        b'data:{"token":{"id":%d,"text":"%s"}}\n\n' % record
+        for record in [(1, b"a"), (2, b"b\xe6\x97"), (3, b"\xa5"), (4, b"x\xe6")]
+    )
+    said = heard(leg, body)
+    assert [(d.text, d.tokens, d.token_ids) for d in said] == [
+        ("a", 1, (1,)),
+        ("b", 0, ()),
+        ("日", 2, (2, 3)),
+        ("x", 0, ()),
+    ]
+
+
 # -- what servers send -----------------------------------------------------------------
 
 

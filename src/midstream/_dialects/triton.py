@@ -309,14 +309,15 @@ class OutputReader:
             if self._cumulative:
                 text = self._texts.setdefault(choice, Cumulative()).feed(text)
             tokens = counts[choice] if choice < len(counts) else None
-            self._output += 1 if tokens is None else tokens
+            spent = 1 if tokens is None else tokens
+            self._output += spent
             # Tokens whose text is held back are not received: they come again.
             waiting = self._waiting.pop(choice, 0)
             if text:
-                told = waiting + (tokens or 0) if waiting else tokens
+                told = waiting + spent if waiting else tokens
                 deltas.append(TextDelta(text, choice, told))
-            elif tokens is not None:
-                self._waiting[choice] = waiting + tokens
+            else:
+                self._waiting[choice] = waiting + spent
         return deltas
 
     def rest(self) -> list[TextDelta]:

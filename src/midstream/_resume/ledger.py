@@ -1,27 +1,26 @@
 """What was received, in the form that a continuation needs.
 
 Text is kept as parts, joined a block at a time: no copy of the whole per token, and no
-object per token for long. A token counts as received when its text has come: ids of
-half characters, and of text that a server holds back, stay open and are forgotten at a
-drop, since the continuation sends them again.
+object per token for long. The ledger knows the answers; their tokens and what all
+connections used are books of their own.
 """
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
 from midstream._dialects.base import Received
+from midstream._resume.spent import Spent
+from midstream._resume.tokens import Tokens
 from midstream._values.checkpoint import Answer
 from midstream._values.events import Finish, ReasoningDelta
 from midstream._values.tool_call import ToolCall
 from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from midstream._values.checkpoint import Checkpoint
@@ -206,7 +205,8 @@ class Ledger:
     Attributes:
         choices: The answers by index.
         main: The answer that is the stream's text.
-        tokens: Tokens of it whose text has come.
+        response_id: The server's id of the response.
+        model: The model that answers.
     """
 
     def __init__(self, choice: int, limit: int | None, choices: int = 1) -> None:
@@ -214,17 +214,15 @@ class Ledger:
         self._asked = choices
         self.choices: dict[int, Choice] = {choice: self.main}
         self._limit = limit
-        self.tokens = 0
-        self._open_tokens = 0
-        self._ids = array("q")
-        self._open_ids: list[int] = []
-        self._gaps: list[tuple[int, int, str]] = []
-        self.prompt_ids: tuple[int, ...] = ()
+        self._tokens = Tokens()
+        self._spent = Spent()
         self.response_id: str | None = None
         self.model: str | None = None
-        self._legs: list[Usage] = []
-        self._usage: Usage | None = None
-        self._leg_tokens = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the main answer whose text has come."""
+        return self._tokens.count
 
     def choice(self, index: int) -> Choice:
         """The answer number ``index``, new or known."""
@@ -242,7 +240,7 @@ class Ledger:
     def mark(self) -> tuple[object, ...]:
         """Differs when what came differs; cheap, for those who look often."""
         closed = sum(choice.closed for choice in self.choices.values())
-        legs, ids = len(self._legs), len(self._ids)
+        legs, ids = self._spent.legs, len(self._tokens.ids)
         return self.progress, closed, self.tokens, ids, legs, self.usage
 
     @property
@@ -263,49 +261,24 @@ class Ledger:
         """Tokens of ``max_tokens`` that have not come."""
         return None if self._limit is None else max(self._limit - self.tokens, 0)
 
-    def add_text(self, delta: TextDelta, *, whole: bool) -> None:
-        """Text of the main answer; ``""`` while characters are held back.
+    def add_text(self, delta: TextDelta) -> None:
+        """Text of the main answer, or tokens whose text is still to come.
 
         Args:
-            delta: It; where the server does not count, it is one token.
-            whole: Whether nothing is left open behind it.
+            delta: It; where the server does not count, it is one token. What has text
+                leaves nothing open behind it; ``""`` stays open until text comes.
         """
-        text = delta.text
-        tokens = 1 if delta.tokens is None else delta.tokens
-        if text:
-            self.main.add_text(text)
-        if delta.token_ids:
-            self._add_ids(text, tokens, delta.token_ids)
-        if text and whole:
-            self.tokens += tokens
-            if self._open_tokens or self._open_ids:
-                self._settle()
-        else:
-            self._open_tokens += tokens
-
-    def _settle(self, ids: Sequence[int] = ()) -> None:
-        """What was open has come, and ``ids`` after it."""
-        self.tokens += self._open_tokens
-        self._open_tokens = 0
-        if self._open_ids or ids:
-            self._ids.extend((*self._open_ids, *ids))
-            self._open_ids.clear()
-
-    def _add_ids(self, text: str, tokens: int, ids: tuple[int, ...]) -> None:
-        missing = tokens - len(ids)
-        if missing > 0:
-            start = len(self._ids) + len(self._open_ids)
-            self._gaps.append((start, tokens, text))
-            self._open_ids.extend([-1] * missing)
-        self._open_ids.extend(ids)
+        if delta.text:
+            self.main.add_text(delta.text)
+        self._tokens.add(delta)
 
     def add_side(self, delta: ReasoningDelta | RefusalDelta) -> None:
         """Reasoning or refusal."""
         choice = self.choice(delta.choice)
         if isinstance(delta, ReasoningDelta):
             choice.add_reasoning(delta.text)
-            if choice is self.main and delta.token_ids:
-                self._settle(delta.token_ids)
+            if choice is self.main and (delta.text or delta.token_ids):
+                self._tokens.settle(delta.token_ids)
         else:
             choice.add_refusal(delta.text)
         self._count(delta)
@@ -317,20 +290,19 @@ class Ledger:
 
     def _count(self, delta: ReasoningDelta | RefusalDelta | ToolCallDelta) -> None:
         if self.choice(delta.choice) is self.main:
-            self.tokens += 1 if delta.tokens is None else delta.tokens
+            self._tokens.count += 1 if delta.tokens is None else delta.tokens
 
     def start(self, started: Started) -> None:
         """The server named its response."""
         self.response_id = started.id or self.response_id
         self.model = started.model or self.model
+        tokens = self._tokens
         # A later connection's prompt holds what had come before it.
-        self.prompt_ids = self.prompt_ids or started.prompt_ids
+        tokens.prompt_ids = tokens.prompt_ids or started.prompt_ids
 
     def forget_ids(self) -> None:
         """Another server goes on: its tokens are not these."""
-        self._ids = array("q")
-        self._gaps.clear()
-        self.prompt_ids = ()
+        self._tokens.forget_ids()
 
     def forget_server(self) -> None:
         """A server goes on that never heard of this answer."""
@@ -364,36 +336,25 @@ class Ledger:
         self.main.load(stored)
         for index, answer in stored.others.items():
             self.choice(index).load(answer)
-        self.tokens = self._leg_tokens = stored.tokens
-        self._ids = array("q", stored.token_ids)
-        self._gaps = list(stored.gaps)
-        self.prompt_ids = tuple(stored.prompt_ids)
+        self._tokens.load(stored)
         self.response_id = stored.response_id
-        if stored.usage is not None:
-            self._legs = [Usage(**stored.usage)]
+        usage = None if stored.usage is None else Usage(**stored.usage)
+        self._spent.load(usage, stored.tokens)
         if stored.complete:
             self.main.finish(Finish(stored.finish_reason))
 
     def forget_open(self) -> None:
         """A new generation begins: what was open will come again."""
-        self._open_tokens = 0
-        self._open_ids.clear()
-        self._gaps = [gap for gap in self._gaps if gap[0] < len(self._ids)]
+        self._tokens.forget_open()
 
     def report(self, usage: Usage) -> Usage:
         """The server's usage of this connection; gives the sum over all."""
-        self._usage = usage
+        self._spent.report(usage)
         return self.usage or usage
 
     def next_leg(self) -> None:
         """A new generation begins on a new connection: its usage is added."""
-        spent = self.tokens - self._leg_tokens
-        told = self._usage or Usage()
-        if told.output_tokens is None:  # the count comes with the answer's end
-            told += Usage(output_tokens=spent, estimated=True)
-        self._legs.append(told)
-        self._usage = None
-        self._leg_tokens = self.tokens
+        self._spent.next_leg(self.tokens)
 
     @property
     def spent(self) -> Usage | None:
@@ -403,16 +364,7 @@ class Ledger:
     @property
     def usage(self) -> Usage | None:
         """Tokens used over all connections; None where no server ever said."""
-        current = self._usage
-        if current is None:
-            if not self._legs:
-                return None
-            spent = self.tokens - self._leg_tokens
-            current = Usage(output_tokens=spent, estimated=True)
-        total = current
-        for leg in self._legs:
-            total = leg + total
-        return total
+        return self._spent.usage(self.tokens)
 
     def received(self, offset: int, cursor: Any) -> Received:
         """What a dialect needs to continue.
@@ -426,9 +378,9 @@ class Ledger:
             reasoning=self.main.reasoning,
             tokens=self.tokens,
             left=self.left,
-            token_ids=self._ids,
-            gaps=[gap for gap in self._gaps if gap[0] < len(self._ids)],
-            prompt_ids=self.prompt_ids,
+            token_ids=self._tokens.ids,
+            gaps=self._tokens.gaps,
+            prompt_ids=self._tokens.prompt_ids,
             offset=offset,
             response_id=self.response_id,
             cursor=cursor,
