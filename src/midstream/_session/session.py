@@ -731,17 +731,19 @@ class Session:
         self.ended = True
         error.text = self.ledger.main.text
         error.checkpoint = self.checkpoint()
-        if not hasattr(error, "__notes__"):
-            error.add_note(self._who(error))
+        if not error.endpoint:
+            error.endpoint = str(self.server.endpoint)
+            if advice := self._advice(error):
+                error.add_note(advice)
         return self._scrub(error)
 
-    def _who(self, error: MidstreamError) -> str:
-        """Who was asked, and with which key where that was the trouble."""
-        endpoint, names = self.server.endpoint, self.server.dialect.key_variables
+    def _advice(self, error: MidstreamError) -> str:
+        """What to do next, and where the key comes from when that was the trouble."""
         if not isinstance(error, AuthenticationFailed):
-            return f"The endpoint was {endpoint}."
-        keys = " or ".join([*names, f"Endpoint({endpoint.dialect!r}, api_key=…)"])
-        return f"The endpoint was {endpoint}; its key comes from {keys}."
+            return error.advice
+        dialect = self.server.dialect
+        given = f"Endpoint({dialect.name!r}, api_key=…)"
+        return f"The key comes from {' or '.join([*dialect.key_variables, given])}."
 
     def _scrub(self, error: MidstreamError) -> MidstreamError:
         """The error without the keys that a server, or a URL, repeats in it."""
