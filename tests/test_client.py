@@ -6,7 +6,7 @@ import pytest
 
 import midstream
 from midstream import AsyncClient, Client, Endpoint, MemoryStore, UsageError
-from midstream.testing import FakeServer
+from midstream.testing import Cut, FakeServer
 
 
 def test_defaults_are_filled_in(monkeypatch):
@@ -184,3 +184,25 @@ def test_public_objects_say_what_they_are():
         with pytest.raises(UsageError, match="entered once"), stream:
             pass
         assert midstream.__version__
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_what_extra_says_in_the_apis_words_is_said_in_the_standard_ones(kind):
+    client = kind("ollama:m", "openai")
+    with pytest.raises(UsageError, match="give max_tokens=… alone"):
+        client.stream("hi", max_tokens=9, extra={"options": {"num_predict": 20}})
+    with pytest.raises(UsageError, match="The prompt is the first argument"):
+        client.stream("hi", extra={"messages": []})
+
+
+def test_a_limit_in_extra_holds_over_a_drop():
+    text = " ".join(f"word{n}" for n in range(40))
+    with (
+        FakeServer(text, faults=[Cut(after=7)]) as server,
+        Client(server.endpoint("ollama")) as client,
+        client.stream("hi", extra={"options": {"num_predict": 20}}) as stream,
+    ):
+        assert text.startswith(stream.read())
+        assert stream.finish_reason == "length"
+        asked = [entry.body["options"]["num_predict"] for entry in server.requests]
+    assert asked == [20, 20 - 7]

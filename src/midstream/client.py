@@ -18,6 +18,7 @@ from midstream._resume.plan import Server
 from midstream._resume.policy import Resume
 from midstream._session.session import Session
 from midstream._streaming.stream import AsyncStream, Stream
+from midstream._values.api_names import normalised
 from midstream._values.endpoint import Endpoint
 from midstream._values.errors import UsageError
 from midstream._values.request import Request
@@ -75,12 +76,17 @@ class _Base:
             raise UsageError("the client is closed")
         return Session(
             self._servers,
-            Request.of(prompt=prompt, **fields),
+            self._request(prompt, **fields),
             timeouts=self._timeouts,
             resume=self._resume,
             handles=lambda: uuid.uuid4().hex,
             random=self._random,
         )
+
+    def _request(self, prompt: Prompt, **fields: Any) -> Request:
+        """What is asked, in the standard words whatever the API."""
+        names = (s.dialect.api_names(s.endpoint) for s in self._servers)
+        return normalised(Request.of(prompt=prompt, **fields), names)
 
     def _keep(self, key: str | None) -> Kept | None:
         """A new stream's place in the store; what was there is replaced."""

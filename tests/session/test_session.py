@@ -1280,14 +1280,13 @@ def test_half_a_character_at_the_end_of_another_answer_is_told(opened):
     assert run.session.ledger.choices[1].text == "two\ufffd"
 
 
-def test_an_error_notes_who_was_asked_and_where_the_key_comes_from(start, world):
+def test_an_error_says_who_was_asked_and_notes_what_to_do(start, world):
     body = b'{"error": {"message": "no", "type": "authentication_error"}}'
     run = start([world.Refused(401, body)]).run()
+    assert str(run.error).endswith(" (llama.cpp:m@http://host:1)")
     assert run.error.__notes__ == [
-        (
-            "The endpoint was llama.cpp:m@http://host:1; its key comes from "
-            "LLAMA_API_KEY or Endpoint('llama.cpp', api_key=…)."
-        )
+        "The key comes from LLAMA_API_KEY or Endpoint('llama.cpp', api_key=…)."
     ]
     run = start([world.Refused(404, b"{}")]).run()
-    assert run.error.__notes__ == ["The endpoint was llama.cpp:m@http://host:1."]
+    assert str(run.error).endswith(" (llama.cpp:m@http://host:1)")
+    assert run.error.__notes__ == ["Check the model's name and the address."]

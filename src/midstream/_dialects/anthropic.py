@@ -33,6 +33,7 @@ from midstream._dialects.calls import Calls
 from midstream._dialects.documents import dumps, load_object, named_event
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import BadRequest, UsageError
 from midstream._values.events import (
     End,
@@ -49,7 +50,7 @@ from midstream._values.interruptions import ResumeUnsupported
 from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from midstream._dialects.base import (
         Call,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         Writer,
     )
     from midstream._dialects.openai_chat import Replay
+    from midstream._values.endpoint import Endpoint
     from midstream._values.errors import ServerError
     from midstream._values.events import Event, Signal
     from midstream._values.message import Message
@@ -159,6 +161,10 @@ class Anthropic(Dialect):
         if self.replay is not None and "replay" in generation.strategies:
             yield from self.replay.leave(generation)
 
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """All is at the top."""
+        return ApiNames(places(_names(endpoint)), frozenset({"messages", "stream"}))
+
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the events."""
         return MessageReader()
@@ -189,17 +195,17 @@ class Anthropic(Dialect):
         received: Received | None,
     ) -> Call:
         request, endpoint = generation.request, generation.endpoint
-        hosted = (endpoint.base_url or "").startswith(HOSTED)
-        if endpoint.model is None and hosted:
+        if endpoint.model is None and _hosted(endpoint):
             raise UsageError('Anthropic needs a model, as in "anthropic:claude-…"')
-        names = _NAMES if hosted else {**_NAMES, "seed": "seed"}
         system = _system(request.messages)
         body: dict[str, Any] = {
             "messages": turns,
             "max_tokens": MAX_TOKENS,
             "stream": True,
             **({"system": system} if system else {}),
-            **parameters(request, names, left=received.left if received else None),
+            **parameters(
+                request, _names(endpoint), left=received.left if received else None
+            ),
         }
         if endpoint.model is not None:
             body["model"] = endpoint.model
@@ -208,6 +214,15 @@ class Anthropic(Dialect):
         if not self.bearer:
             call = replace(call, secrets=keyed(generation, "x-api-key"))
         return self.replay.tag(call, generation) if self.replay is not None else call
+
+
+def _hosted(endpoint: Endpoint) -> bool:
+    return (endpoint.base_url or "").startswith(HOSTED)
+
+
+def _names(endpoint: Endpoint) -> Mapping[str, str]:
+    """The API's own; other servers know a seed."""
+    return _NAMES if _hosted(endpoint) else {**_NAMES, "seed": "seed"}
 
 
 def _no_prefill(generation: Generation, received: Received) -> str | None:

@@ -31,6 +31,9 @@ COMPLETION_NAMES = {
     name: theirs for name, theirs in OPENAI_NAMES.items() if name != "tools"
 }
 
+LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
+"""What servers that speak OpenAI's routes call the limit: the last is llama.cpp's."""
+
 GO_ON = (
     "Your previous reply was cut off at the end of the text above. "
     "Continue exactly from there; do not repeat anything."

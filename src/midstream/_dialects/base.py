@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, T
 
 from midstream._dialects.faults import server_error
 from midstream._frames.sse import SSEFramer
+from midstream._values.api_names import ApiNames
 from midstream._values.exactness import Exactness
 
 if TYPE_CHECKING:
@@ -247,6 +248,15 @@ class Dialect(ABC):
     @abstractmethod
     def writer(self) -> Writer:
         """A machine that writes one connection."""
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """What its API calls the standard parameters, and what carries the prompt.
+
+        In ``extra`` the former are taken for the standard ones, the latter are refused;
+        a dialect that names nothing gets its ``extra`` as it is.
+        """
+        del endpoint
+        return ApiNames()
 
     def error(self, reply: Reply) -> ServerError:
         """What an answer that is not a stream says."""

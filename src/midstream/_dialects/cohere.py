@@ -19,6 +19,7 @@ from midstream._dialects.calls import Calls
 from midstream._dialects.documents import load_object, named_event
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import ServerFailed, UsageError
 from midstream._values.events import (
     End,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
+    from midstream._values.endpoint import Endpoint
     from midstream._values.events import Event, Signal
 
 ROUTE = "/v2/chat"
@@ -57,6 +59,7 @@ _NAMES = {
     "seed": "seed",
     "tools": "tools",
 }
+_PLACES = places(_NAMES)
 _BROKEN = frozenset({"ERROR", "TIMEOUT"})
 
 
@@ -91,6 +94,11 @@ class Cohere(Dialect):
             ]
         call = self._post(generation, turns, received)
         return Continuation(call=call, sent=received.text, echo="tail")
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """All is at the top."""
+        del endpoint
+        return ApiNames(_PLACES, frozenset({"messages", "stream"}))
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the events."""

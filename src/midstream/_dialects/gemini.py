@@ -39,6 +39,7 @@ from midstream._dialects.whole_calls import (
     arguments_text,
 )
 from midstream._frames.sse_or_array import SSEOrArrayFramer
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import UsageError, WireError
 from midstream._values.events import (
     End,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         Writer,
     )
     from midstream._frames import Framer
+    from midstream._values.endpoint import Endpoint
     from midstream._values.errors import ServerError
     from midstream._values.events import Event, Signal
     from midstream._values.message import Message
@@ -79,6 +81,16 @@ _CONFIG = {
     "top_p": "topP",
     "stop": "stopSequences",
     "seed": "seed",
+}
+_SNAKE_CONFIG = {  # protobuf's JSON takes both
+    "max_tokens": "max_output_tokens",
+    "top_p": "top_p",
+    "stop": "stop_sequences",
+}
+_PLACES = {
+    "tools": "tools",
+    **places(_CONFIG, "generationConfig", "generation_config"),
+    **places(_SNAKE_CONFIG, "generationConfig", "generation_config"),
 }
 _SYSTEM = ("system", "developer")
 _WORDS = {
@@ -127,6 +139,11 @@ class Gemini(Dialect):
         call = self._post(generation, contents, received)
         echo: Any = "tail" if strategy == "ask" else "none"
         return Continuation(call=call, sent=sent, echo=echo)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """Parameters are in ``generationConfig``."""
+        del endpoint
+        return ApiNames(_PLACES, frozenset({"contents"}))
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the responses."""

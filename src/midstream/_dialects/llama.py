@@ -17,6 +17,7 @@ from midstream._dialects.base import Call, Continuation, Dialect, join_url
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import ServerError, UsageError, WireError
 from midstream._values.events import (
     End,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from midstream._dialects.base import Flow, Generation, Reader, Received, Writer
     from midstream._dialects.openai_chat import Replay
+    from midstream._values.endpoint import Endpoint
     from midstream._values.events import Event, Signal
 
 _NAMES = {
@@ -43,6 +45,7 @@ _NAMES = {
     "stop": "stop",
     "seed": "seed",
 }
+_PLACES = {**places(_NAMES), "max_tokens": "max_tokens"}
 _HEADER = "x-conversation-id"
 _PATIENCE = 0.4  # seconds to hear that the generation was stopped
 
@@ -128,6 +131,11 @@ class LlamaCompletion(Dialect):
         del received
         if "replay" in generation.strategies:
             yield from self.replay.leave(generation)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """All is at the top; OpenAI's name of the limit is known, too."""
+        del endpoint
+        return ApiNames(_PLACES, frozenset({"prompt", "stream"}))
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the native records."""

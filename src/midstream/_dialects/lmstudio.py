@@ -19,6 +19,7 @@ from midstream._dialects.asking import merge, parameters, post
 from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.documents import load_object, named_event
 from midstream._dialects.faults import error_of
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import UsageError
 from midstream._values.events import (
     End,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
+    from midstream._values.endpoint import Endpoint
     from midstream._values.events import Event, Signal
     from midstream._values.message import Message
     from midstream._values.request import Request
@@ -58,6 +60,7 @@ _NAMES = {
     "temperature": "temperature",
     "top_p": "top_p",
 }
+_PLACES = places(_NAMES)
 _SYSTEM = ("system", "developer")
 
 
@@ -85,6 +88,11 @@ class LMStudio(Dialect):
             raise ResumeUnsupported(f"{self.name} continues no prefix")
         call = self._post(generation, received)
         return Continuation(call=call, sent=received.text, echo="tail")
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """All is at the top."""
+        del endpoint
+        return ApiNames(_PLACES, frozenset({"input", "stream"}))
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the events."""

@@ -34,6 +34,7 @@ from midstream._dialects.whole_calls import (
     arguments_text,
 )
 from midstream._frames.ndjson import NDJSONFramer
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import ServerFailed, UsageError
 from midstream._values.events import (
     End,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         Writer,
     )
     from midstream._frames import Framer
+    from midstream._values.endpoint import Endpoint
     from midstream._values.errors import ServerError
     from midstream._values.events import Event, Signal
 
@@ -70,6 +72,7 @@ _OPTIONS = {
     "stop": "stop",
     "seed": "seed",
 }
+_PLACES = places(_OPTIONS, "options")
 _REPEATS = 30  # llama-server's runner gives up after as many equal tokens
 
 
@@ -109,6 +112,13 @@ class OllamaChat(Dialect):
             call=self._post(generation, turns, received),
             sent=received.text,
             echo="tail" if strategy == "ask" else "none",
+        )
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """Options have a place of their own."""
+        del endpoint
+        return ApiNames(
+            {**_PLACES, "tools": "tools"}, frozenset({"messages", "stream"})
         )
 
     def reader(self, generation: Generation | None = None) -> Reader:
@@ -168,6 +178,11 @@ class OllamaGenerate(Dialect):
         said = {"prompt": prompt + received.text, "raw": True}
         call = _post(generation, self.route, said, received)
         return Continuation(call=call, sent=received.text)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """Options have a place of their own."""
+        del endpoint
+        return ApiNames(_PLACES, frozenset({"prompt", "stream"}))
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the lines."""

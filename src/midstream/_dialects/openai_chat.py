@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from midstream._dialects.asking import (
     GO_ON,
+    LIMITS,
     OPENAI_NAMES,
     least_tokens,
     merge,
@@ -24,6 +25,7 @@ from midstream._dialects.asking import (
 from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.chat_chunks import ChatReader, ChatWriter
 from midstream._dialects.openai_chunks import Accent
+from midstream._values.api_names import ApiNames, places
 from midstream._values.interruptions import ResumeUnsupported
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
+    from midstream._values.endpoint import Endpoint
     from midstream._values.errors import ServerError
 
 ROUTE = "/v1/chat/completions"
@@ -158,6 +161,14 @@ class OpenAIChat(Dialect):
         del received
         if self.replay is not None and "replay" in generation.strategies:
             yield from self.replay.leave(generation)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """All is at the top."""
+        del endpoint
+        return ApiNames(
+            places(self.names) | dict.fromkeys(LIMITS, "max_tokens"),
+            frozenset({"messages", "stream"}),
+        )
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads ``chat.completion.chunk`` objects."""

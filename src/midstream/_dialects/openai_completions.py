@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.asking import (
     COMPLETION_NAMES,
+    LIMITS,
     least_tokens,
     merge,
     parameters,
@@ -21,6 +22,7 @@ from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.completion_chunks import CompletionReader, CompletionWriter
 from midstream._dialects.openai_chat import USAGE
 from midstream._dialects.openai_chunks import Accent
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import UsageError
 from midstream._values.interruptions import ResumeUnsupported
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         Writer,
     )
     from midstream._dialects.openai_chat import TokenRoute
+    from midstream._values.endpoint import Endpoint
 
     class PromptRoute(TokenRoute, Protocol):
         """A token route whose server renders messages, too."""
@@ -48,6 +51,9 @@ if TYPE_CHECKING:
         def room(self, generation: Generation) -> Flow[int | None]:
             """How many tokens a prompt and its answer may have, where told."""
             ...
+
+
+_PLACES = places(COMPLETION_NAMES) | dict.fromkeys(LIMITS, "max_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +99,11 @@ class OpenAICompletions(Dialect):
         sent = received.text.rstrip()
         call = self._post(generation, prompt + sent, limit, received)
         return Continuation(call=call, sent=sent)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """All is at the top."""
+        del endpoint
+        return ApiNames(_PLACES, frozenset({"prompt", "stream"}))
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads ``text_completion`` objects."""

@@ -37,6 +37,7 @@ from midstream._dialects.calls import Calls
 from midstream._dialects.documents import load_object, named_event
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import BadRequest, ServerFailed, UsageError
 from midstream._values.events import (
     End,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from midstream._dialects.base import Flow, Generation, Reader, Received, Writer
     from midstream._dialects.openai_chat import Replay
+    from midstream._values.endpoint import Endpoint
     from midstream._values.errors import ServerError
     from midstream._values.events import Event, Signal
     from midstream._values.message import Message
@@ -142,6 +144,10 @@ class OpenAIResponses(Dialect):
             secrets = bearer(generation)
             yield Call(url=f"{url}/cancel", secrets=secrets, patience=_PATIENCE)
 
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """All is at the top."""
+        return ApiNames(places(_names(endpoint)), frozenset({"input", "stream"}))
+
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the events, and what they tell of the server."""
         if generation is None:
@@ -209,11 +215,9 @@ class OpenAIResponses(Dialect):
         received: Received | None,
     ) -> Call:
         request, endpoint = generation.request, generation.endpoint
-        names = {**_NAMES, **_FURTHER_NAMES}
-        if (endpoint.base_url or "").startswith(HOSTED):
-            names = _NAMES
-            if request.stop:
-                raise UsageError("the OpenAI Responses API has no stop strings")
+        names = _names(endpoint)
+        if request.stop and "stop" not in names:
+            raise UsageError("the OpenAI Responses API has no stop strings")
         instructions = _instructions(request.messages)
         body: dict[str, Any] = {
             "input": items,
@@ -226,6 +230,12 @@ class OpenAIResponses(Dialect):
             body["model"] = endpoint.model
         call = post(generation, self.route, merge(body, request.extra))
         return self.replay.tag(call, generation) if self.replay is not None else call
+
+
+def _names(endpoint: Endpoint) -> Mapping[str, str]:
+    """The API's own; other servers know more."""
+    hosted = (endpoint.base_url or "").startswith(HOSTED)
+    return _NAMES if hosted else {**_NAMES, **_FURTHER_NAMES}
 
 
 def _leading(messages: Sequence[Message]) -> int:

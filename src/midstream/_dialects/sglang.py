@@ -23,6 +23,7 @@ from midstream._dialects.cumulative import Cumulative
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import UsageError
 from midstream._values.events import (
     End,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
+    from midstream._values.endpoint import Endpoint
     from midstream._values.events import Event, Signal
     from midstream._values.request import Request
 
@@ -58,6 +60,8 @@ _NAMES = {
     "stop": "stop",
     "seed": "sampling_seed",
 }
+_PLACES = places(_NAMES, "sampling_params")
+_PROMPT = frozenset({"input_embeds", "input_ids", "stream", "text"})
 _GRAMMARS = ("ebnf", "json_schema", "regex", "structural_tag")
 _HALF = 4  # tokens: no character is of more
 _OK = 200
@@ -87,6 +91,11 @@ class SGLang(Dialect):
         prompt = raw_prompt(generation) + received.text
         call = self._post(generation, {"text": prompt}, received.left)
         return Continuation(call=call, sent=received.text)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """Parameters have a place of their own."""
+        del endpoint
+        return ApiNames(_PLACES, _PROMPT)
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the records."""

@@ -24,6 +24,7 @@ from midstream._dialects.base import Continuation, Dialect
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.faults import error_of
 from midstream._dialects.finish import finish
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import UsageError
 from midstream._values.events import End, Failure, Finish, TextDelta, UsageReport
 from midstream._values.usage import Usage
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         Received,
         Writer,
     )
+    from midstream._values.endpoint import Endpoint
     from midstream._values.events import Event, Signal
     from midstream._values.request import Request
 
@@ -50,6 +52,7 @@ _NAMES = {
     "stop": "stop",
     "seed": "seed",
 }
+_PLACES = places(_NAMES, "parameters")
 _OFF = {"temperature": 0, "top_p": 1}
 _WORDS = {"stop": "eos_token"}
 
@@ -76,6 +79,11 @@ class Tgi(Dialect):
         yield from ()
         call = self._post(generation, received)
         return Continuation(call=call, sent=received.text)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """Parameters have a place of their own."""
+        del endpoint
+        return ApiNames(_PLACES, frozenset({"inputs", "stream"}))
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the tokens."""

@@ -25,6 +25,7 @@ from midstream._dialects.base import CONSTRAINTS
 from midstream._dialects.cumulative import Cumulative
 from midstream._dialects.documents import dumps, load_object
 from midstream._dialects.finish import finish
+from midstream._values.api_names import ApiNames
 from midstream._values.errors import (
     BadRequest,
     ContextOverflow,
@@ -52,11 +53,14 @@ OUTPUTS = (
     "num_output_tokens",
 )
 SAMPLING = "sampling_parameters"
+_ECHOES = (
+    "exclude_input_in_output",
+    "sampling_param_exclude_input_from_output",
+)
 _FLAGS = (
     "stream",
     "streaming",
-    "exclude_input_in_output",
-    "sampling_param_exclude_input_from_output",
+    *_ECHOES,
     "return_finish_reason",
     "return_num_input_tokens",
     "return_num_output_tokens",
@@ -67,6 +71,13 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "top_p": ("top_p", "sampling_param_top_p"),
     "seed": ("seed", "sampling_param_seed"),
     "stop": ("stop_words", "sampling_param_stop", "stop"),
+}
+_PROMPT = frozenset({"text_input", *_ECHOES, "stream", "streaming"})
+_PLACES = {
+    f"{head}{theirs}": ours
+    for head in ("", f"{SAMPLING}.", "parameters.")
+    for ours, names in _OPTIONS.items()
+    for theirs in names
 }
 _CONSTRAINTS = frozenset(
     {"guided_decoding", "guided_decoding_guide", "sampling_param_guided_decoding"}
@@ -146,6 +157,11 @@ def cumulative(generation: Generation, served: object) -> bool:
     mode = generation.endpoint.text
     known = isinstance(served, Served) and served.cumulative
     return mode == "cumulative" or (mode == "auto" and known)
+
+
+def api_names() -> ApiNames:
+    """Inputs, the document of sampling parameters, and request parameters."""
+    return ApiNames(_PLACES, _PROMPT)
 
 
 def no_prefix(request: Request) -> str | None:

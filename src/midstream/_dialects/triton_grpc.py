@@ -36,6 +36,7 @@ from midstream._dialects.triton import (
     OutputReader,
     Served,
     accumulates,
+    api_names,
     cumulative,
     fault,
     may_accumulate,
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
         Writer,
     )
     from midstream._frames import Framer
+    from midstream._values.api_names import ApiNames
+    from midstream._values.endpoint import Endpoint
     from midstream._values.events import Event, Signal
     from midstream._values.request import Request
     from midstream._values.usage import Usage
@@ -99,6 +102,11 @@ class TritonGrpc(Dialect):
         prompt = raw_prompt(generation) + received.text
         call = yield from self._stream(generation, prompt, received.left)
         return Continuation(call=call, sent=received.text)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """As the model names its inputs."""
+        del endpoint
+        return api_names()
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the responses."""

@@ -28,6 +28,7 @@ from midstream._dialects.triton import (
     OutputReader,
     Served,
     accumulates,
+    api_names,
     cumulative,
     fault,
     known_fault,
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
         Reply,
         Writer,
     )
+    from midstream._values.api_names import ApiNames
+    from midstream._values.endpoint import Endpoint
     from midstream._values.errors import ServerError
     from midstream._values.events import Event, Signal
     from midstream._values.request import Request
@@ -87,6 +90,11 @@ class TritonHttp(Dialect):
         prompt = raw_prompt(generation) + received.text
         call = yield from self._post(generation, prompt, received.left)
         return Continuation(call=call, sent=received.text)
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """As the model names its inputs."""
+        del endpoint
+        return api_names()
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the responses."""

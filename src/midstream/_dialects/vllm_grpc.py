@@ -34,6 +34,7 @@ from midstream._dialects.vllm_chunks import Asked, ChunkReader, ChunkWriter
 from midstream._dialects.vllm_messages import GENERATE, TOKENIZER, common, engine
 from midstream._frames.messages import MessageFramer
 from midstream._tokenizers.detokenizer import Speech
+from midstream._values.api_names import ApiNames, places
 from midstream._values.errors import (
     BadRequest,
     NotFound,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from midstream._tokenizers.bundle import Bundle
     from midstream._tokenizers.chat_template import ChatTemplate
     from midstream._tokenizers.learned import Learned
+    from midstream._values.endpoint import Endpoint
     from midstream._values.errors import ServerError
     from midstream._values.request import Request
 
@@ -76,6 +78,11 @@ _CONSTRAINTS = CONSTRAINTS | {
     "json_object",
     "regex",
     "structural_tag",
+}
+_PLACES = {  # protobuf's JSON takes both
+    **places(COMPLETION_NAMES),
+    "maxTokens": "max_tokens",
+    "topP": "top_p",
 }
 _LEARNED = "vllm-grpc"
 _NO_SAMPLING = {
@@ -146,6 +153,11 @@ class VllmGrpc(Dialect):
             expect=received.text[len(kept.text) :],
             again=again,
         )
+
+    def api_names(self, endpoint: Endpoint) -> ApiNames:
+        """Sampling parameters are all that ``extra`` may have."""
+        del endpoint
+        return ApiNames(_PLACES, frozenset({"stream", "text", "tokenized"}))
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the responses."""

@@ -131,6 +131,10 @@ class Endpoint(BaseModel):
         """The base URL without a user's name and password, and without its query."""
         return re.sub(r"(//|^)[^/?#]*@|[?#].*", r"\1", self.base_url or "")
 
+    def bare(self) -> Endpoint:
+        """Its names alone: what may leave the process with an error or an event."""
+        return Endpoint(self.dialect, model=self.model, base_url=self.address or None)
+
     def __str__(self) -> str:
         """``DIALECT[:MODEL][@URL]`` without secrets."""
         model = f":{self.model}" if self.model else ""

@@ -23,6 +23,10 @@ class StreamInterrupted(MidstreamError):
         resumable: Whether a later attempt may continue from the checkpoint.
     """
 
+    advice = (
+        "`text` has what came. In a client with a store, client.resume(key) goes on "
+        "with a stream that was begun with key=."
+    )
     resumable: bool = True
     resumes: Sequence[Resumption] = ()
 
@@ -30,6 +34,7 @@ class StreamInterrupted(MidstreamError):
 class ResumeUnsupported(StreamInterrupted):
     """No strategy that is allowed can continue this stream."""
 
+    advice = "Ask anew; `text` has what came."
     resumable = False
 
 
@@ -48,8 +53,15 @@ class ToolCallInterrupted(StreamInterrupted):
         tool_calls: The calls as far as they came; ``complete`` tells which are whole.
     """
 
+    advice = "Ask anew, and act on no call that is not `complete`."
     resumable = False
     tool_calls: Sequence[ToolCall] = ()
+
+
+class LeaseLost(StreamInterrupted):
+    """Another reader took this stream's key over."""
+
+    advice = "client.resume(key, take_over=True) takes it back."
 
 
 publish(StreamInterrupted)

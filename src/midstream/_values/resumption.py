@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from midstream._values.endpoint import Endpoint
@@ -29,3 +29,17 @@ class Resumption:
     exactness: Exactness
     endpoint: Endpoint
     gap: float
+
+    def __copy__(self) -> Self:
+        """Itself: it cannot change."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: it cannot change."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is pickled: its endpoint leaves key, headers and functions behind."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["endpoint"] = self.endpoint.bare()
+        return type(self), tuple(values.values())
