@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from midstream import _dialects
 from midstream._keeping.keeper import Keeper, Kept
-from midstream._resume.plan import Server
 from midstream._resume.policy import Resume
+from midstream._resume.server import Server
 from midstream._session.session import Session
 from midstream._streaming.stream import AsyncStream, Stream
 from midstream._values.api_names import normalised

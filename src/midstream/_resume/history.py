@@ -1,17 +1,20 @@
-"""How the text came about: the drops that were survived, and what they cost in trust."""
+"""How the text came about: the drops survived, and what they cost in trust."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midstream._dialects.base import EXACTNESS
 from midstream._values.exactness import Exactness
+from midstream._values.resumption import Resumption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from midstream._resume.ledger import Ledger
+    from midstream._resume.recovery import Drop
     from midstream._values.endpoint import Endpoint
     from midstream._values.errors import MidstreamError
-    from midstream._values.resumption import Resumption
 
 
 class History:
@@ -39,8 +42,35 @@ class History:
         self.survived: MidstreamError | None = None
         self.notes: list[str] = []
 
-    def add(self, resumption: Resumption, drop: MidstreamError) -> None:
-        """One more drop was survived."""
+    def resumed(
+        self,
+        drop: Drop,
+        ledger: Ledger,
+        strategy: str,
+        endpoint: Endpoint,
+        now: float,
+    ) -> Resumption:
+        """A drop was survived.
+
+        Args:
+            drop: What had broken.
+            ledger: What came until then.
+            strategy: How the answer is continued.
+            endpoint: By whom.
+            now: Monotonic seconds.
+        """
+        exactness = EXACTNESS.get(strategy, Exactness.UNBROKEN)
+        if ledger.progress and not endpoint.same_model(self.origin):
+            exactness = Exactness.APPROXIMATE
+        resumption = Resumption(
+            at=ledger.main.characters,
+            reason=str(drop.fault),
+            strategy=strategy,
+            exactness=exactness,
+            endpoint=endpoint,
+            gap=now - drop.at,
+        )
         self.resumes.append(resumption)
-        self.exactness = max(self.exactness, resumption.exactness)
-        self.survived = self.survived or drop
+        self.exactness = max(self.exactness, exactness)
+        self.survived = self.survived or drop.fault
+        return resumption

@@ -317,7 +317,7 @@ class Ledger:
         before = self.main.characters
         rate = self.tokens / before if before and self.tokens else _CHARACTER
         self.main.add_text(text)
-        self.tokens += max(round(len(text) * rate), 1)
+        self._tokens.count += max(round(len(text) * rate), 1)
         self.forget_ids()
 
     def replays(self, spent: Usage | None) -> None:
@@ -326,10 +326,8 @@ class Ledger:
         Args:
             spent: What the generations before it used.
         """
-        self._legs = [] if spent is None else [spent]
-        self._usage = None
         told = None if spent is None else spent.output_tokens
-        self._leg_tokens = told or 0
+        self._spent.load(spent, told or 0)
 
     def load(self, stored: Checkpoint) -> None:
         """What another process had received."""
@@ -359,7 +357,7 @@ class Ledger:
     @property
     def spent(self) -> Usage | None:
         """Tokens of the generations before the present one."""
-        return sum(self._legs[1:], self._legs[0]) if self._legs else None
+        return self._spent.before
 
     @property
     def usage(self) -> Usage | None:

@@ -10,11 +10,16 @@ from midstream._values.usage import Usage
 
 
 class Spent:
-    """Usage over all connections."""
+    """Usage over all connections.
+
+    Attributes:
+        legs: Generations before the present one.
+        before: What they used.
+    """
 
     def __init__(self) -> None:
         self.legs = 0
-        self._before: Usage | None = None
+        self.before: Usage | None = None
         self._told: Usage | None = None
         self._tokens = 0
 
@@ -31,14 +36,14 @@ class Spent:
         told = self._told or Usage()
         if told.output_tokens is None:  # the count comes with the answer's end
             told += Usage(output_tokens=tokens - self._tokens, estimated=True)
-        self._before = told if self._before is None else self._before + told
+        self.before = told if self.before is None else self.before + told
         self._told = None
         self._tokens = tokens
         self.legs += 1
 
     def load(self, usage: Usage | None, tokens: int) -> None:
         """What another process had been told, and what had come there."""
-        self._before = usage
+        self.before = usage
         self._tokens = tokens
 
     def usage(self, tokens: int) -> Usage | None:
@@ -49,7 +54,7 @@ class Spent:
         """
         told = self._told
         if told is None:
-            if self._before is None:
+            if self.before is None:
                 return None
             told = Usage(output_tokens=tokens - self._tokens, estimated=True)
-        return told if self._before is None else self._before + told
+        return told if self.before is None else self.before + told

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from midstream._dialects.base import Continuation, Dialect, Generation
-    from midstream._values.endpoint import Endpoint
+    from midstream._session.repeated import Repeated
     from midstream._values.errors import MidstreamError
     from midstream._values.events import Event, Signal
 
@@ -73,6 +73,7 @@ class Leg:
         "_framer",
         "_joining",
         "_reader",
+        "_repeated",
         "dialect",
         "fault",
         "generation",
@@ -95,6 +96,7 @@ class Leg:
         self._reader = dialect.reader(generation)
         self._channels = Channels(generation)
         self._joining: Joining | None = None
+        self._repeated: Repeated | None = None
 
     def join(self, continuation: Continuation, text: str) -> None:
         """What comes is joined to ``text``, which was delivered before."""
@@ -103,6 +105,10 @@ class Leg:
         seam = Seam(continuation, text, self.generation.request.stop or ())
         if seam.open:
             self._joining = Joining(seam, continuation.again)
+
+    def repeat(self, repeated: Repeated) -> None:
+        """The channels beside the text come again from their begin."""
+        self._repeated = repeated
 
     def replay(self, continuation: Continuation) -> None:
         """The stream itself goes on, on a new connection.
@@ -120,6 +126,15 @@ class Leg:
         """The server streams, on this connection."""
         self.opened = self._connection.answered = True
 
+    @property
+    def answered(self) -> bool:
+        """Whether the server streams on the present connection."""
+        return self._connection.answered
+
+    def hang_up(self) -> None:
+        """The connection has ended."""
+        self._connection = _Connection(began_at=self.offset)
+
     def spent(self, fault: MidstreamError) -> bool:
         """Whether what a server keeps of this stream has nothing more to give.
 
@@ -131,13 +146,6 @@ class Leg:
         return connection.answered and (
             isinstance(fault, ServerError) or (connection.ended and nothing_new)
         )
-
-    def same_model(self, other: Endpoint) -> bool:
-        """Whether another endpoint has the same model, as far as one can know."""
-        mine = self.generation.endpoint
-        if mine.model is None or other.model is None:
-            return mine is other or mine.dialect == other.dialect
-        return mine.model == other.model
 
     @property
     def cursor(self) -> object:
@@ -157,7 +165,8 @@ class Leg:
     @property
     def repeated(self) -> int:
         """Characters that came again and were dropped."""
-        return 0 if self._joining is None else self._joining.repeated
+        text = 0 if self._joining is None else self._joining.repeated
+        return text if self._repeated is None else text + self._repeated.characters
 
     @property
     def replaced(self) -> int:
@@ -195,7 +204,13 @@ class Leg:
         return signals, bool(rest)
 
     def flush(self) -> str:
-        """The text that waited until the answer's end."""
+        """The text that waited until the answer's end.
+
+        Raises:
+            ResumeDiverged: Less came again than had come.
+        """
+        if self._repeated is not None:
+            self._repeated.flush()
         rest = self._channels.decoder.flush()
         return rest if self._joining is None else self._joining.flush(rest)
 
@@ -235,7 +250,10 @@ class Leg:
     def _clean(self, said: list[Event | Signal], signals: list[Event | Signal]) -> bool:
         """Add what was said, in whole characters; gives whether more may follow."""
         channels, joining = self._channels, self._joining
-        for signal in said:
+        for each in said:
+            signal = each if self._repeated is None else self._repeated.new(each)
+            if signal is None:
+                continue
             if type(signal) is TextDelta:
                 plain = signal.text.isascii() and signal.choice == channels.choice
                 if signal.token_ids or type(signal.tokens) not in _COUNTS:

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midstream._resume import storing
 from midstream._resume.policy import restarts
 from midstream._resume.recovery import Facts, Seen
 from midstream._session.asking import continuation, generation, replay_from_begin
 from midstream._session.leg import Leg
 from midstream._session.repeated import Repeated
+from midstream._session.shapes import SHAPE_FAULTS
 from midstream._session.verdicts import scrubbed
-from midstream._values.errors import Dropped, ServerError, TransportError
+from midstream._values.errors import (
+    Dropped,
+    ServerError,
+    TransportError,
+    UsageError,
+    WireError,
+)
 from midstream._values.interruptions import ResumeUnsupported
 
 if TYPE_CHECKING:
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from midstream._resume.recovery import Recovery
     from midstream._resume.restoring import Beginning
     from midstream._session.patience import Patience
+    from midstream._values.checkpoint import Checkpoint
     from midstream._values.errors import MidstreamError
 
 
@@ -60,6 +69,11 @@ class Legs:
         """The generation's name, known before it is asked for."""
         leg = self.now
         return self._beginning.handle if leg is None else leg.generation.handle
+
+    def hang_up(self) -> None:
+        """The present connection has ended."""
+        if self.now is not None:
+            self.now.hang_up()
 
     def received(self) -> Received:
         """What had come, as a dialect needs it."""
@@ -99,6 +113,26 @@ class Legs:
         continues = leg.strategy not in {"begin", "replay", "rerun"}
         return continues and restarts(ledger.main.text, at)
 
+    def checkpoint(self, *, complete: bool) -> Checkpoint:
+        """What is needed to continue later."""
+        return storing.checkpoint(
+            self._recovery.server,
+            self._beginning.request,
+            self._ledger,
+            self._beginning.history,
+            self.received(),
+            handle=self.handle,
+            complete=complete,
+        )
+
+    @property
+    def mark(self) -> tuple[object, ...]:
+        """Differs when a checkpoint would, but for its places in bodies."""
+        ledger = self._ledger
+        cursor = None if self.now is None else self.now.cursor
+        news = self.handle, ledger.response_id, cursor
+        return *news, len(self._beginning.history.resumes), *ledger.mark
+
     # -- asking ------------------------------------------------------------------
 
     def ask(self, patience: Patience) -> Flow[Call]:
@@ -107,7 +141,19 @@ class Legs:
         Raises:
             ResumeUnsupported: No strategy that is left can continue.
             UsageError: The dialect cannot say what was asked.
+            WireError: An answer before the stream is malformed.
         """
+        try:
+            return (yield from self._ask(patience))
+        except UsageError as error:
+            if not self._recovery.failed:
+                raise
+            who = self._recovery.server.endpoint  # the next one may know how
+            raise ResumeUnsupported(f"{who} cannot be asked this: {error}") from error
+        except SHAPE_FAULTS as error:
+            raise WireError("an answer before the stream is malformed") from error
+
+    def _ask(self, patience: Patience) -> Flow[Call]:
         recovery, leg = self._recovery, self.now
         if recovery.drop is None and leg is not None and leg.opened:
             # Nobody told what became of it: whoever read was interrupted.

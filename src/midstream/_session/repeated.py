@@ -33,9 +33,13 @@ class Repeated:
     Args:
         choices: The answers by index.
         chosen: The one whose text goes through the seam.
+
+    Attributes:
+        characters: How many came again.
     """
 
     def __init__(self, choices: Mapping[int, Choice], chosen: int) -> None:
+        self.characters = 0
         known = (
             (channel, text)
             for index, choice in choices.items()
@@ -57,8 +61,9 @@ class Repeated:
         assert isinstance(  # noqa: S101 - they have channels
             signal, TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
         )
-        call = isinstance(signal, ToolCallDelta)
-        rest = expected.feed(signal.arguments if call else signal.text)
+        said = signal.arguments if isinstance(signal, ToolCallDelta) else signal.text
+        rest = expected.feed(said)
+        self.characters += len(said) - len(rest or "")
         if rest is None:
             return None
         del self._open[channel]

@@ -11,49 +11,30 @@ Sans-IO: a driver hands in bytes and the time, and does what it is told.
     deadline    until when to wait for the next byte
     leave()     a flow of calls that stops what still runs at the server
 
-What becomes of a fault is decided in `recovery`; every limit is `patience`'s; errors are
-made in `verdicts`. A fault found inside received bytes is kept until the events before
-it are delivered; `check` raises it.
+What becomes of a fault is decided in `recovery`; every limit is `patience`'s; errors
+are made in `verdicts`; `legs` asks for connections. Times are monotonic seconds. A
+fault found inside received bytes is kept until the events before it are delivered;
+`check` raises it.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, assert_never
 
-from midstream._dialects.base import EXACTNESS
 from midstream._metrics import Metrics
-from midstream._resume import storing
 from midstream._resume.recovery import EndWell, GiveUp, GoOn, Recovery
-from midstream._session.leg import SHAPE_FAULTS
+from midstream._session.folding import close, finish, fold, measure
 from midstream._session.legs import Legs
 from midstream._session.patience import Patience
-from midstream._session.verdicts import scrubbed, signed, told, verdict
+from midstream._session.verdicts import refuse_page, scrubbed, signed, told, verdict
 from midstream._values.errors import (
     Dropped,
     MidstreamError,
-    NotFound,
     ServerError,
-    UsageError,
-    WireError,
 )
-from midstream._values.events import (
-    End,
-    Event,
-    Failure,
-    Finish,
-    ReasoningDelta,
-    RefusalDelta,
-    Resumed,
-    Started,
-    TextDelta,
-    ToolCallDelta,
-    UsageReport,
-)
-from midstream._values.exactness import Exactness
-from midstream._values.interruptions import ResumeDiverged, ResumeUnsupported
-from midstream._values.resumption import Resumption
+from midstream._values.events import Event, Resumed
+from midstream._values.interruptions import ResumeDiverged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +47,6 @@ if TYPE_CHECKING:
     from midstream._resume.server import Server
     from midstream._values.checkpoint import Checkpoint
     from midstream._values.events import Signal
-    from midstream._values.request import Request
     from midstream._values.timeouts import Deadline, Timeouts
 
 Events: TypeAlias = list[Event]
@@ -87,6 +67,7 @@ class Session:
         random: Source of the backoff's jitter.
 
     Attributes:
+        beginning: What is asked, and what came of it before.
         ledger: What came.
         history: How it came about.
         metrics: How fast.
@@ -106,14 +87,14 @@ class Session:
         handles: Callable[[], str],
         random: Random,
     ) -> None:
-        self._beginning = beginning
+        self.beginning = beginning
         self.ledger, self.history = beginning.ledger, beginning.history
         self.metrics = Metrics()
         self.patience = Patience(timeouts)
-        notes = self.history.notes
-        self.recovery = Recovery(servers, resume, random, notes, beginning.server)
+        notes, server = self.history.notes, beginning.server
+        self.recovery = Recovery(servers, resume, random, notes, server)
         self._legs = Legs(beginning, self.recovery, handles)
-        self._next = GoOn(beginning.server)
+        self._next = GoOn(server)
         self._fault: MidstreamError | None = None
         self.ended = self.complete = False
         if beginning.whole:
@@ -122,24 +103,9 @@ class Session:
             self.recovery.restored(beginning.drop, kept=beginning.kept)
 
     @property
-    def request(self) -> Request:
-        """What was asked."""
-        return self._beginning.request
-
-    @property
-    def after(self) -> int:
-        """From which character of the text on it is given out."""
-        return self._beginning.after
-
-    @property
     def server(self) -> Server:
         """Who answers."""
         return self.recovery.server
-
-    @property
-    def notes(self) -> list[str]:
-        """What was odd but harmless."""
-        return self.history.notes
 
     @property
     def deadline(self) -> Deadline:
@@ -153,16 +119,13 @@ class Session:
 
     def backlog(self) -> Events:
         """Events that were known before any byte came."""
-        events, self._beginning.events = self._beginning.events, []
+        events, self.beginning.events = self.beginning.events, []
         return events
 
     # -- connecting --------------------------------------------------------------
 
     def connect(self, now: float) -> Flow[Call]:
         """The calls that open the next connection; returns the streaming one.
-
-        Args:
-            now: Monotonic seconds.
 
         Raises:
             ResumeUnsupported: No strategy that is left can continue.
@@ -175,41 +138,22 @@ class Session:
             if recovery.drop is None:
                 self.history.origin = recovery.first_server(now).endpoint
         self.patience.ask(now)
-        try:
-            call = yield from self._legs.ask(self.patience)
-        except UsageError as error:
-            if not recovery.failed:
-                raise
-            who = self.server.endpoint  # the next one may know how
-            raise ResumeUnsupported(f"{who} cannot be asked this: {error}") from error
-        except SHAPE_FAULTS as error:
-            raise WireError("an answer before the stream is malformed") from error
+        call = yield from self._legs.ask(self.patience)
         _LOG.debug("request to %s: %s", self.server.endpoint, self._legs.open.strategy)
         return call
 
     def opened(self, status: int, headers: Mapping[str, str]) -> bool:
-        """The server answered.
-
-        Args:
-            status: HTTP status; 200 for gRPC.
-            headers: Headers, names in lower case.
-
-        Returns:
-            Whether a stream follows. If not, read the body and call `refused`.
+        """The server answered; whether a stream follows. If not, see `refused`.
 
         Raises:
             NotFound: A web page follows, as from a wrong address or a login.
         """
-        if status == _OK and headers.get("content-type", "").startswith("text/html"):
-            raise NotFound(
-                "an HTML page in place of a stream; is "
-                f"{self.server.endpoint.address} the right address?",
-                status=status,
-            )
-        if status == _OK:
-            self._legs.open.open()
-            self.recovery.connected(self.ledger)
-        return status == _OK
+        if status != _OK:
+            return False
+        refuse_page(headers, self.server.endpoint)
+        self._legs.open.open()
+        self.recovery.connected(self.ledger)
+        return True
 
     def refused(self, reply: Reply) -> NoReturn:
         """The server answered with something else than a stream.
@@ -232,35 +176,24 @@ class Session:
             raise fault
 
     def receive(self, piece: bytes, now: float) -> Events:
-        """Bytes came.
-
-        Args:
-            piece: The next bytes of the body, or one message.
-            now: Monotonic seconds.
-        """
+        """The next bytes of the body, or one message, came."""
         leg = self._legs.open
         events: Events = []
         drop, self.recovery.drop = self.recovery.drop, None
         if drop is not None and drop.opened:
             events.append(self._resumed(drop, now))
         self._fold(leg.receive(piece), events)
-        self._fault, leg.fault = leg.fault, None
         self._came(events, now)
         return events
 
     def eof(self, now: float) -> Events:
-        """The body ended, as its transport calls clean.
-
-        Args:
-            now: Monotonic seconds.
-        """
+        """The body ended, as its transport calls clean."""
         leg = self._legs.open
         events: Events = []
         signals, unterminated = leg.eof()
         if unterminated:
-            self.notes.append("unterminated_tail")
+            self.history.notes.append("unterminated_tail")
         self._fold(signals, events)
-        self._fault, leg.fault = leg.fault, None
         if not self.ended and self._fault is None:
             if self.ledger.finished:
                 self._end(events)
@@ -270,56 +203,19 @@ class Session:
         return events
 
     def _fold(self, signals: list[Event | Signal], events: Events) -> None:
-        """Book what came; give on what the caller sees."""
-        ledger, leg = self.ledger, self._legs.open
-        for signal in signals:
-            match signal:
-                case TextDelta():
-                    if signal.choice != self.request.choice:
-                        ledger.choice(signal.choice).add_text(signal.text)
-                    else:
-                        ledger.add_text(signal, whole=not leg.pending)
-                        missing = self.after - ledger.main.characters
-                        if missing > -len(signal.text):
-                            text = signal.text[len(signal.text) + missing :]
-                            signal = replace(signal, text=text)  # noqa: PLW2901 - its rest
-                    if signal.text:
-                        events.append(signal)
-                case ReasoningDelta() | RefusalDelta():
-                    ledger.add_side(signal)
-                    if _says(signal):
-                        events.append(signal)
-                case ToolCallDelta():
-                    ledger.add_tool(signal)
-                    events.append(signal)
-                case UsageReport():
-                    events.append(UsageReport(ledger.report(signal.usage)))
-                case Finish():
-                    ledger.choice(signal.choice).finish(signal)
-                case Started():
-                    ledger.start(signal)
-                case End():
-                    self._end(events)
-                case Resumed() | Failure():
-                    raise RuntimeError(f"{signal} comes from no leg")
-                case _:
-                    assert_never(signal)
+        leg, begun = self._legs.open, self.beginning
+        self._fault, leg.fault = leg.fault, None
+        if fold(signals, events, self.ledger, begun.request, begun.after):
+            self._end(events)
 
     def _came(self, events: Events, now: float) -> None:
         """Move the limits and the metrics, once per read."""
-        chunks = characters = tokens = 0
-        for event in events:
-            if type(event) is TextDelta:
-                chunks += 1
-                characters += len(event.text)
-                tokens += 1 if event.tokens is None else event.tokens
-        self.metrics.read(now, chunks, characters, tokens)
-        progress = self.ledger.progress
-        if self.recovery.grew(progress) and self.recovery.restarts:
-            if self._legs.restarted():
-                self._fault = ResumeDiverged(
-                    "the server does not continue the answer but begins it anew"
-                )
+        measure(events, self.metrics, now)
+        progress, recovery = self.ledger.progress, self.recovery
+        if recovery.grew(progress) and recovery.restarts and self._legs.restarted():
+            self._fault = ResumeDiverged(
+                "the server does not continue the answer but begins it anew"
+            )
         self.patience.came(now, progress + self._legs.open.repeated)
         if self.ledger.finished:
             self.patience.finished(now)
@@ -328,57 +224,26 @@ class Session:
 
     def _resumed(self, drop: Drop, now: float) -> Resumed:
         """The first bytes after a drop."""
-        leg, at = self._legs.open, self.ledger.main.characters
-        exactness = EXACTNESS.get(leg.strategy, Exactness.UNBROKEN)
-        if self.ledger.progress and not leg.same_model(self.history.origin):
-            exactness = Exactness.APPROXIMATE
-        resumption = Resumption(
-            at=at,
-            reason=str(drop.fault),
-            strategy=leg.strategy,
-            exactness=exactness,
-            endpoint=self.server.endpoint,
-            gap=now - drop.at,
-        )
-        self.history.add(resumption, drop.fault)
+        way, who = self._legs.open.strategy, self.server.endpoint
+        resumption = self.history.resumed(drop, self.ledger, way, who, now)
         self.metrics.resumed(resumption.gap)
-        how = leg.strategy, self.server.endpoint, at, resumption.gap
-        _LOG.info("resumed by %s at %s, character %d, after %.3f s", *how)
+        where = resumption.at, resumption.gap
+        _LOG.info("resumed by %s at %s, character %d, after %.3f s", way, who, *where)
         return Resumed(resumption)
-
-    # -- ending ------------------------------------------------------------------
 
     def _end(self, events: Events) -> None:
         """The whole answer came: give what waited for its end."""
-        leg = self._legs.open
-        rest = leg.flush()
-        if rest:
-            delta = TextDelta(rest, self.request.choice, 0)
-            self.ledger.add_text(delta, whole=True)
-            events.append(delta)
-        for delta in leg.flush_others():
-            self.ledger.choice(delta.choice).add_text(delta.text)
-            events.append(delta)
+        finish(self._legs.open, events, self.ledger, self.beginning.request)
         self._close(events)
 
     def _close(self, events: Events) -> None:
-        main, usage, leg = self.ledger.main, self.ledger.usage, self._legs.now
-        main.close_calls(main.finish_reason)
         self.ended = self.complete = True
-        if usage is not None and not usage.estimated:
-            self.metrics.tokens = usage.output_tokens
-        self.metrics.replaced += leg.replaced if leg else 0
-        reason, raw = main.finish_reason, main.raw_finish_reason
-        events.append(Finish(reason, raw, self.request.choice))
-
-    # -- breaking ----------------------------------------------------------------
+        replaced = self._legs.now.replaced if self._legs.now else 0
+        choice = self.beginning.request.choice
+        events.append(close(self.ledger, self.metrics, choice, replaced))
 
     def dropped(self, fault: MidstreamError, now: float) -> Events:
         """The connection is gone, or was never there.
-
-        Args:
-            fault: What broke.
-            now: Monotonic seconds.
 
         Returns:
             The last events, when the answer is whole all the same.
@@ -386,48 +251,36 @@ class Session:
         Raises:
             MidstreamError: The stream cannot go on.
         """
-        events: Events = []
-        scrubbed(fault, self.server.endpoint)
+        who = self.server.endpoint
+        scrubbed(fault, who)
         if isinstance(fault, ServerError) and self.server.dialect.passes(fault):
             fault.retryable = True
-        _LOG.debug("%s: %s", self.server.endpoint, told(fault))
-        left = self.server
-        decision = self.recovery.decide(fault, now, self._legs.facts(self.patience, fault))
+        facts = self._legs.facts(self.patience, fault)
+        decision = self.recovery.decide(fault, now, facts)
+        events: Events = []
         match decision:
-            case EndWell():
-                self._end_well(decision, events)
+            case EndWell(finish=reason, note=note):
+                if reason is not None:
+                    self.ledger.main.finish(reason)
+                    self._close(events)
+                else:
+                    self.history.notes.append(note or "")
+                    self._end(events)
             case GiveUp():
-                raise self.signed(
-                    verdict(
-                        decision,
-                        survived=self.history.survived,
-                        delivered=self.ledger.progress > 0,
-                    )
-                )
+                survived, came = self.history.survived, self.ledger.progress > 0
+                raise self.signed(verdict(decision, survived=survived, delivered=came))
             case GoOn():
                 self._next = decision
                 self.metrics.drop()
-                self._legs.dropped()
-                where = left.endpoint, self.ledger.main.characters, told(fault)
-                _LOG.warning("%s dropped at character %d: %s", *where)
+                self._legs.hang_up()
+                where = self.ledger.main.characters
+                _LOG.warning("%s dropped at character %d: %s", who, where, told(fault))
             case _:
                 assert_never(decision)
         return events
 
-    def _end_well(self, decision: EndWell, events: Events) -> None:
-        if decision.note is not None:
-            self.notes.append(decision.note)
-            self._end(events)
-        if decision.finish is not None:
-            self.ledger.main.finish(decision.finish)
-            self._close(events)
-
     def signed(self, error: MidstreamError) -> MidstreamError:
-        """The error with the text so far and a checkpoint, and without any key.
-
-        Args:
-            error: What is about to be raised out of the stream.
-        """
+        """The error with the text so far and a checkpoint, and without any key."""
         self.ended = True
         return signed(
             error,
@@ -437,8 +290,6 @@ class Session:
             resumes=self.history.resumes,
         )
 
-    # -- leaving -----------------------------------------------------------------
-
     def leave(self) -> Flow[None]:
         """Calls that stop what still runs at the server; best effort."""
         leg = self._legs.now
@@ -447,26 +298,9 @@ class Session:
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to continue later."""
-        return storing.checkpoint(
-            self.server,
-            self.request,
-            self.ledger,
-            self.history,
-            self._legs.received(),
-            handle=self._legs.handle,
-            complete=self.complete,
-        )
+        return self._legs.checkpoint(complete=self.complete)
 
     @property
     def mark(self) -> tuple[object, ...]:
         """Differs when a checkpoint would, but for its places in bodies."""
-        leg, ledger = self._legs.now, self.ledger
-        cursor = None if leg is None else leg.cursor
-        news = self.complete, self._legs.handle, ledger.response_id, cursor
-        return *news, len(self.history.resumes), *ledger.mark
-
-
-def _says(delta: ReasoningDelta | RefusalDelta) -> bool:
-    """Whether the caller sees it: it has text, or seals what had come."""
-    sealed = isinstance(delta, ReasoningDelta) and delta.signature is not None
-    return sealed or bool(delta.text)
+        return self.complete, *self._legs.mark

@@ -8,6 +8,7 @@ from midstream._values.errors import (
     AuthenticationFailed,
     ConnectFailed,
     MidstreamError,
+    NotFound,
     ServerError,
     TimedOut,
     WireError,
@@ -15,7 +16,7 @@ from midstream._values.errors import (
 from midstream._values.interruptions import ResumeExhausted, StreamInterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from midstream._resume.recovery import GiveUp
     from midstream._resume.server import Server
@@ -45,9 +46,9 @@ def verdict(
     if isinstance(fault, StreamInterrupted):
         return _caused(fault, first)
     dropped = first is not fault and delivered
-    if not dropped or isinstance(fault, WireError) and isinstance(first, WireError):
+    if not dropped or (isinstance(fault, WireError) and isinstance(first, WireError)):
         plain = isinstance(fault, ServerError | WireError) or _limit(fault)
-        if plain or not delivered and _unreachable(fault):
+        if plain or (not delivered and _unreachable(fault)):
             return _caused(fault, first)
     says = isinstance(fault, ServerError | WireError) or _limit(fault)
     cause = _caused(fault, first) if says else first
@@ -137,3 +138,17 @@ def told(fault: MidstreamError) -> str:
     if isinstance(fault, TimedOut):
         return str(fault)
     return type(fault).__name__
+
+
+def refuse_page(headers: Mapping[str, str], endpoint: Endpoint) -> None:
+    """Refuse a web page in place of a stream, as from a wrong address or a login.
+
+    Raises:
+        NotFound: It is one.
+    """
+    if headers.get("content-type", "").startswith("text/html"):
+        raise NotFound(
+            "an HTML page in place of a stream; is "
+            f"{endpoint.address} the right address?",
+            status=200,
+        )

@@ -77,7 +77,7 @@ class _State:
         self._kept = kept
         self._lock = threading.Lock()  # the session, against the keeper's look
         self._ready: deque[Event] = deque()
-        self._choice = session.request.choice
+        self._choice = session.beginning.request.choice
         self._entered = False
         self._closed = False
 
@@ -139,12 +139,12 @@ class _State:
     @property
     def resumes(self) -> list[Resumption]:
         """The drops that were survived."""
-        return self._session.resumes
+        return self._session.history.resumes
 
     @property
     def exactness(self) -> Exactness:
         """How surely the text equals the unbroken one: the weakest connection's."""
-        return self._session.exactness
+        return self._session.history.exactness
 
     @property
     def metrics(self) -> Metrics:
@@ -154,7 +154,7 @@ class _State:
     @property
     def notes(self) -> list[str]:
         """What was odd but harmless, such as ``unterminated_tail``."""
-        return self._session.notes
+        return self._session.history.notes
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to continue later, without secrets."""
@@ -174,7 +174,7 @@ class _State:
             raise UsageError("a stream is entered once; ask for a new one")
         if self._kept is not None:
             self._kept.open(self._session, self._lock)
-            self._choice = self._session.request.choice
+            self._choice = self._session.beginning.request.choice
             self._ready.extend(self._session.backlog())
         self._entered = True
 
@@ -313,7 +313,7 @@ class Stream(_State):
             self._reading.close(PATIENCE)
             self._run(self._session.leave(), _leave_by())
         except _LEAVE_FAULTS as error:
-            self._session.notes.append(f"leave: {error}")
+            self._session.history.notes.append(f"leave: {error}")
         finally:
             if self._kept is not None:
                 self._kept.close()
@@ -501,7 +501,7 @@ class AsyncStream(_State):
                 await self._reading.aclose()
                 await self._run(self._session.leave(), _leave_by())
             except _LEAVE_FAULTS as error:
-                self._session.notes.append(f"leave: {error}")
+                self._session.history.notes.append(f"leave: {error}")
             finally:
                 await self._let_go()
 

@@ -135,6 +135,12 @@ class Endpoint(BaseModel):
         """Its names alone: what may leave the process with an error or an event."""
         return Endpoint(self.dialect, model=self.model, base_url=self.address or None)
 
+    def same_model(self, other: Endpoint) -> bool:
+        """Whether ``other`` has the same model, as far as one can know."""
+        if self.model is None or other.model is None:
+            return self is other or self.dialect == other.dialect
+        return self.model == other.model
+
     def __str__(self) -> str:
         """``DIALECT[:MODEL][@URL]`` without secrets."""
         model = f":{self.model}" if self.model else ""
