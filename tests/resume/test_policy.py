@@ -6,12 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream._resume.policy import Backoff, Resume, fails_over, pause, resumable
+from midstream._resume.policy import (
+    Backoff,
+    Resume,
+    endures,
+    fails_over,
+    pause,
+    restarts,
+    resumable,
+)
 from midstream._values.errors import (
     AuthenticationFailed,
     BadRequest,
     ConnectFailed,
+    ContextOverflow,
     Dropped,
+    EventTooLarge,
     NotFound,
     Overloaded,
     RateLimited,
@@ -102,7 +112,9 @@ def test_asking_comes_last_and_only_if_it_is_allowed(strategies, approximate, wa
         (NotFound("x"), False, True),
         (ResumeUnsupported("x"), False, True),
         (ResumeDiverged("x"), False, False),
-        (WireError("x"), False, False),
+        (WireError("x"), True, True),
+        (EventTooLarge("x"), False, False),
+        (ContextOverflow("x"), False, True),
         (UsageError("x"), False, False),
     ],
 )
@@ -125,10 +137,30 @@ FIXED = Backoff(initial=1, maximum=8, jitter=False)
         (Overloaded("x"), 1, 1),
         (Overloaded("x", retry_after=7.5), 1, 7.5),
         (Overloaded("x", retry_after=120), 3, 120),
-        (Overloaded("x", retry_after=121), 1, 1),
-        (Overloaded("x", retry_after=1e9), 3, 4),
+        (WireError("x"), 1, 0),
         (RateLimited("x", retry_after=0.01), 4, 0.01),
     ],
 )
 def test_how_long_to_wait(fault, attempt, seconds):
     assert pause(fault, attempt, FIXED, RANDOM) == seconds
+
+
+@pytest.mark.parametrize(("wish", "kept"), [(120, True), (121, False), (1e9, False)])
+def test_a_wait_that_is_too_long_is_not_kept(wish, kept):
+    assert endures(RateLimited("x", retry_after=wish)) is kept
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "anew"),
+    [
+        ("The sea is deep. The sea is deep. ", 17, True),
+        ("TheThe", 3, True),
+        ("ThTh", 2, False),
+        ("The cat. The dog. ", 9, False),
+        ("The sea is wide and blue. The sea is wide and blue and", 26, True),
+        ("The", 3, False),
+        ("", 0, False),
+    ],
+)
+def test_whether_a_server_begins_anew(text, at, anew):
+    assert restarts(text, at) is anew

@@ -17,8 +17,9 @@ import pytest
 from midstream._dialects import find
 from midstream._dialects.base import Reply
 from midstream._dialects.kserve import METADATA, TensorSpec, write_metadata
-from midstream._resume.plan import Server
 from midstream._resume.policy import Resume
+from midstream._resume.restoring import begin, restore
+from midstream._resume.server import Server
 from midstream._session.session import Session
 from midstream._streaming.stream import _FAULTS
 from midstream._values.endpoint import Endpoint
@@ -170,6 +171,9 @@ class Run:
         answers=None,
         endpoint=None,
         others=(),
+        stored=None,
+        after=0,
+        have=None,
         **request,
     ):
         self.model = model
@@ -186,14 +190,26 @@ class Run:
         names = (name, *others)
         self.servers = [self._server(n, endpoint or {}) for n in names]
         request.setdefault("prompt", "why?")
-        self.session = Session(
-            self.servers,
-            Request.of(**request),
-            timeouts=timeouts or Timeouts(),
-            resume=resume,
-            handles=lambda: f"handle-{next(numbers)}",
-            random=random.Random(7),
-        )
+        self._more = {
+            "timeouts": timeouts or Timeouts(),
+            "resume": resume,
+            "handles": lambda: f"handle-{next(numbers)}",
+            "random": random.Random(7),
+        }
+        asked = Request.of(**request)
+        self._begin(begin(self.servers, asked, self._more["handles"]()))
+        if stored is not None:
+            self.restore(stored, after, have)
+
+    def _begin(self, beginning):
+        self.session = Session(self.servers, beginning, **self._more)
+
+    def restore(self, stored, after=0, have=None):
+        """Go on with what another process left."""
+        more = {"after": after, "have": have}
+        self._begin(restore(self.servers, stored, self.now, **more))
+        self.events += self.session.backlog()
+        return self
 
     def _server(self, name, fields):
         dialect = find(name) if isinstance(name, str) else name

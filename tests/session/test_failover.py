@@ -19,7 +19,7 @@ def pair(world):
         resume = more.pop("resume", None) or world.only(*(ways or ("text",)))
         run = world.Run(
             "llama.cpp",
-            world.Model(TEXT, range(0, 99, 4)),
+            world.Model(more.pop("text", TEXT), range(0, 99, 4)),
             breaks,
             resume=resume,
             others=others,
@@ -41,7 +41,7 @@ def test_a_server_that_denies_hands_over(pair, world):
     run = pair([world.Refused(401, DENIED)]).run()
     assert run.text == TEXT
     assert hosts(run) == ["host0", "host1"]
-    assert run.session.resumes == []
+    assert run.session.history.resumes == []
 
 
 def test_in_mid_stream_the_text_goes_along_and_ids_stay_behind(pair, world):
@@ -51,14 +51,14 @@ def test_in_mid_stream_the_text_goes_along_and_ids_stay_behind(pair, world):
     _, received = run.asked[-1]
     assert received.text != ""
     assert received.token_ids == []
-    assert str(run.session.resumes[0].endpoint).endswith("host1:1")
+    assert str(run.session.history.resumes[0].endpoint).endswith("host1:1")
 
 
 def test_another_server_does_not_keep_the_stream(pair, world):
     run = pair([world.Cut(700), world.Unreachable()], "replay", "text").run()
     assert run.text == TEXT
-    assert run.session.resumes[0].strategy == "text"
-    assert any("another server" in note for note in run.session.notes)
+    assert run.session.history.resumes[0].strategy == "text"
+    assert any("another server" in note for note in run.session.history.notes)
 
 
 def test_a_way_that_is_refused_hands_over_when_it_was_the_last(pair, world):
@@ -96,22 +96,23 @@ def test_no_connection_anywhere_is_raised_as_itself(pair, world):
 
 def test_a_server_that_failed_is_asked_last_for_a_while(pair, world):
     run = pair()
-    run.servers[0].down_until = run.now + 5
+    run.servers[0].health.down_until = run.now + 5
     assert hosts(run.run()) == ["host1"]
     later = pair()
-    later.servers[0].down_until = later.now - 1
+    later.servers[0].health.down_until = later.now - 1
     assert hosts(later.run()) == ["host0"]
 
 
 def test_each_break_may_use_every_server_again(pair, world):
     breaks = [
-        world.Cut(700),
+        world.Cut(1900),
         world.Unreachable(),
-        world.Cut(500),
+        world.Cut(1900),
         world.Unreachable(),
     ]
-    run = pair(breaks).run()
-    assert run.text == TEXT
+    run = pair(breaks, text=TEXT * 4).run()
+    assert run.text == TEXT * 4
+    assert all(one.at > 16 for one in run.session.history.resumes)
     assert hosts(run) == ["host0", "host0", "host1", "host1", "host0"]
 
 
@@ -161,7 +162,7 @@ def test_the_server_that_had_answered_goes_on(pair, world):
     run = pair((), "replay")
     run.servers[1].endpoint = Endpoint("llama.cpp", model="m", base_url="http://host:1")
     run.kept = kept
-    run.session.restore(checkpoint, 0, run.now)
+    run.restore(checkpoint)
     assert run.run().text == TEXT
     assert hosts(run) == ["host"]
 
@@ -169,7 +170,7 @@ def test_the_server_that_had_answered_goes_on(pair, world):
 def test_a_replay_that_is_no_longer_there_becomes_text(pair, world):
     checkpoint, _ = stored(world)
     run = pair([world.Refused(404, b"{}")], "replay", "text")
-    run.session.restore(checkpoint, 0, run.now)
+    run.restore(checkpoint)
     assert run.run().text == TEXT
     assert run.strategies == ["replay", "text"]
     assert len([e for e in run.events if type(e) is Resumed]) == 1
@@ -178,9 +179,8 @@ def test_a_replay_that_is_no_longer_there_becomes_text(pair, world):
 def test_without_resuming_the_stored_text_is_all_there_is(world):
     checkpoint, _ = stored(world)
     run = world.Run("llama.cpp", world.Model(TEXT))
-    run.session.restore(checkpoint, 2, run.now)
-    events = run.session.backlog()
-    assert "".join(e.text for e in events) == checkpoint.text[2:]
+    run.restore(checkpoint, 2)
+    assert run.text == checkpoint.text[2:]
     assert not run.session.complete
 
 

@@ -73,12 +73,14 @@ def test_a_cut_in_the_middle_is_survived_in_every_way(name, way, world):
     assert run.error is None
     assert run.text == ANSWER
     assert run.strategies == ["begin", "begin" if way == "rerun" else way]
-    [resumption] = run.session.resumes
+    [resumption] = run.session.history.resumes
     assert resumption.strategy == way
     assert ANSWER.startswith(ANSWER[: resumption.at])
     assert 0 < resumption.at < len(ANSWER)
     assert [e for e in run.events if type(e) is Resumed] == [Resumed(resumption)]
-    assert run.session.exactness is resumption.exactness is not Exactness.UNBROKEN
+    assert (
+        run.session.history.exactness is resumption.exactness is not Exactness.UNBROKEN
+    )
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)
@@ -215,7 +217,7 @@ def test_any_split_gives_the_same_events(name, answer, marks, at, world):
 
         def seen(reads, end=end):
             run = world.Run(name, model, [end], reads=reads).run()
-            return run.events, str(run.error), run.session.notes
+            return run.events, str(run.error), run.session.history.notes
 
         assert seen(marks) == seen(1) == seen(None)
 
@@ -368,7 +370,11 @@ def test_no_key_is_in_anything_that_is_shown(name, resumed, world):
         resume=world.only("text", "rerun", attempts=3),
         endpoint={"api_key": KEY, "headers": {"X-Proxy": TOKEN}},
     ).run()
-    shown = [run.session.notes, run.session.resumes, run.session.server.endpoint]
+    shown = [
+        run.session.history.notes,
+        run.session.history.resumes,
+        run.session.server.endpoint,
+    ]
     shown += [
         run.session.checkpoint().model_dump_json(),
         run.opens,

@@ -231,17 +231,3 @@ def test_a_clean_end_in_mid_line_loses_nothing_for_a_replay_of_the_body(at):
     first += deltas(leg.eof()[0])
     leg.replay(Continuation(call=Call(url="http://h"), keeps="body"))
     assert total(first + heard(leg, body[cut:])) == ("AB", 2, (101, 102))
-
-
-@pytest.mark.parametrize(
-    ("mine", "other", "same"),
-    [
-        (("llama.cpp", "m"), ("ollama", "m"), True),
-        (("llama.cpp", "m"), ("llama.cpp", "n"), False),
-        (("llama.cpp", None), ("llama.cpp", "n"), True),
-        (("llama.cpp", None), ("ollama", "n"), False),
-    ],
-)
-def test_whether_two_servers_have_the_same_model(mine, other, same):
-    leg = leg_of(mine[0], model=mine[1])
-    assert leg.same_model(Endpoint(other[0], model=other[1])) is same

@@ -1,7 +1,6 @@
 """One generation over many connections: what is decided, and how it ends."""
 
 import json
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -164,14 +163,14 @@ def test_what_breaks_after_the_end_is_a_note(fault, world):
     run = world.Run("openai", world.Model("x"), [world.Said(body)]).run()
     assert run.error is None
     assert run.session.complete
-    assert any(note.startswith("after the end: ") for note in run.session.notes)
+    assert any(note.startswith("after the end: ") for note in run.session.history.notes)
 
 
 def test_an_unterminated_tail_is_delivered_and_noted(world):
     body = sse(says("a")) + sse(says("b", "stop")).rstrip()
     run = world.Run("openai", world.Model("x"), [world.Said(body)]).run()
     assert (run.text, run.session.complete) == ("ab", True)
-    assert run.session.notes == ["unterminated_tail"]
+    assert run.session.history.notes == ["unterminated_tail"]
 
 
 def test_half_a_tail_is_never_shown(world):
@@ -289,7 +288,7 @@ def test_a_cut_stream_of_two_answers_is_refused(world, start):
 
 def test_a_resumption_says_where_why_how_and_by_whom(start, world):
     run = start([world.Cut(600, "stall")], timeouts=Timeouts(idle=7)).run()
-    [resumption] = run.session.resumes
+    [resumption] = run.session.history.resumes
     assert resumption.strategy == "text"
     assert resumption.exactness is Exactness.TEXT
     assert str(resumption.endpoint) == "llama.cpp:m@http://host:1"
@@ -307,21 +306,21 @@ def test_before_anything_came_the_request_is_sent_again(start, world):
     run = start(breaks).run()
     assert run.strategies == ["begin"] * 5
     assert run.text == TEXT
-    assert run.session.exactness is Exactness.UNBROKEN
+    assert run.session.history.exactness is Exactness.UNBROKEN
 
 
 def test_a_request_that_was_only_refused_is_no_resumption(start, world):
     run = start([world.Refused(503, BUSY), world.Unreachable()]).run()
-    assert run.session.resumes == []
+    assert run.session.history.resumes == []
 
 
 def test_the_weakest_connection_is_the_streams_exactness(start, world):
     breaks = [world.Cut(500), world.Refused(404), world.Cut(400)]
     run = start(breaks, resume=world.only("replay", "text")).run()
     assert run.strategies == ["begin", "replay", "text", "replay"]
-    kinds = [one.exactness for one in run.session.resumes]
+    kinds = [one.exactness for one in run.session.history.resumes]
     assert kinds == [Exactness.TEXT, Exactness.REPLAYED]
-    assert run.session.exactness is Exactness.TEXT
+    assert run.session.history.exactness is Exactness.TEXT
 
 
 def test_a_stream_no_longer_kept_is_not_cancelled(start, world):
@@ -350,7 +349,7 @@ def test_a_cancel_that_fails_is_a_note(start, world):
 
     object.__setattr__(run.session.server.dialect, "leave", fails)
     assert run.run().text == TEXT
-    assert "leave: gone" in run.session.notes
+    assert "leave: gone" in run.session.history.notes
 
 
 def test_each_generation_has_a_name_of_its_own_and_a_replay_keeps_it(start, world):
@@ -639,7 +638,7 @@ def test_a_refused_prefill_is_remembered_and_the_next_way_tried(start, world):
     resume = world.only("text", approximate=True)
     run = start(breaks, resume=resume).run()
     assert run.strategies == ["begin", "text", "ask"]
-    assert run.session.exactness is Exactness.APPROXIMATE
+    assert run.session.history.exactness is Exactness.APPROXIMATE
     assert run.session.server.refused == {("m", "text")}
 
 
@@ -652,11 +651,12 @@ def test_without_another_way_the_cause_is_the_first_drop(start, world):
     assert len(run.opens) == 2
 
 
-def test_another_refusal_of_a_continuation_is_the_servers_error(start, world):
+def test_another_refusal_of_a_continuation_is_an_interruption_by_it(start, world):
     overflow = b'{"error": {"message": "too long for n_ctx", "code": 400}}'
     run = start([world.Cut(600), world.Refused(400, overflow)]).run()
-    assert type(run.error) is ContextOverflow
-    assert isinstance(run.error.__cause__, Dropped)
+    assert type(run.error) is StreamInterrupted
+    assert type(run.error.__cause__) is ContextOverflow
+    assert isinstance(run.error.__cause__.__cause__, Dropped)
 
 
 # -- attempts and waits ----------------------------------------------------------------
@@ -670,13 +670,77 @@ def test_attempts_count_without_progress(start, world):
     assert run.pauses == [0, 0, 1, 2, 4, 8]
 
 
-def test_progress_starts_the_count_anew(world):
-    texts = [world.Said(sse(says(char)), "reset") for char in "abcdefghij"]
+def test_enough_text_starts_the_count_anew(world):
+    lines = [f"line {n} of the answer. " for n in range(9)]
+    texts = [world.Said(sse(says(line)), "reset") for line in lines]
     resume = world.only("text", attempts=1)
     run = world.Run("llama.cpp", world.Model("x"), texts, resume=resume).run()
     assert run.error is None
-    assert run.text.startswith("abcdefghij")
-    assert run.session.metrics.connects == 11
+    assert run.text.startswith("".join(lines))
+    assert run.session.metrics.connects == 10
+
+
+@pytest.mark.parametrize("size", [1, 15, 16])
+def test_less_than_sixteen_characters_are_a_try_that_brought_nothing(size, world):
+    texts = [chr(97 + n) * size for n in range(9)]
+    breaks = [world.Said(sse(says(text)), "reset") for text in texts]
+    resume = world.only("text", attempts=4, backoff=STEADY)
+    run = world.Run("llama.cpp", world.Model("x"), breaks, resume=resume).run()
+    if size < 16:
+        assert type(run.error) is ResumeExhausted
+        assert run.text == "".join(texts[:5])
+        assert run.pauses == [0, 0, 1, 2, 4]
+    else:
+        assert run.text.startswith("".join(texts))
+        assert not any(run.pauses)
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "tool_calls"])
+def test_reasoning_and_arguments_are_progress_too(field, world):
+    call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "[" * 16}}
+    piece = [call] if field == "tool_calls" else "hm " * 6
+    breaks = [world.Said(sse(says(**{field: piece})), "reset")] * 9
+    resume = world.only("replay", attempts=1)
+    run = world.Run("llama.cpp", world.Model("x"), breaks, resume=resume).run()
+    assert len(run.opens) >= 9
+
+
+def test_a_server_that_starts_anew_again_and_again_is_stopped(world):
+    """The same characters until the budget is spent are no continuation (K31)."""
+    said = "The sea is deep and blue"
+    for size in (3, 15, 24):
+        breaks = [world.Said(sse(says(said[:size])), "reset")] * 9
+        resume = world.only("text", attempts=30)
+        run = world.Run("llama.cpp", world.Model("x"), breaks, resume=resume).run()
+        assert type(run.error) is ResumeDiverged
+        assert "anew" in str(run.error)
+        assert len(run.opens) == 3
+        assert type(run.error.__cause__) is Dropped
+
+
+def test_a_second_beginning_is_not_given_out_as_whole(world):
+    said = "The sea is deep and blue"
+    breaks = [world.Said(sse(says(said)), "reset")] * 2
+    breaks.append(world.Said(sse(says(said), says(finish="stop"), DONE)))
+    run = world.Run(
+        "llama.cpp", world.Model("x"), breaks, resume=world.only("text")
+    ).run()
+    assert type(run.error) is ResumeDiverged
+    assert not run.session.complete
+
+
+def test_an_answer_that_repeats_a_line_once_goes_on(world):
+    line = "Row, row, row your boat. "
+    breaks = [
+        world.Said(sse(says(line)), "reset"),
+        world.Said(sse(says(line)), "reset"),
+        world.Said(sse(says("Life is but a dream."), DONE)),
+    ]
+    run = world.Run(
+        "llama.cpp", world.Model("x"), breaks, resume=world.only("text")
+    ).run()
+    assert run.text == line * 2 + "Life is but a dream."
+    assert run.session.complete
 
 
 def test_repeated_text_is_no_progress(world):
@@ -699,6 +763,19 @@ def test_it_waits_as_long_as_the_server_asks(start, world):
     busy = world.Refused(429, BUSY, {"retry-after": "7"})
     ms = world.Refused(503, BUSY, {"retry-after-ms": "1500", "retry-after": "9"})
     assert start([busy, ms]).run().pauses == [0, 7, 1.5]
+
+
+@pytest.mark.parametrize("others", [(), ("ollama",)])
+def test_a_longer_wait_than_is_allowed_is_not_waited_for(others, start, world):
+    busy = world.Refused(429, b"{}", {"retry-after": "3600"})
+    run = start([busy], others=others).run()
+    if others:
+        assert run.text == TEXT
+        assert run.session.server.endpoint.dialect == "ollama"
+    else:
+        assert type(run.error) is RateLimited
+        assert run.error.retry_after == 3600
+        assert len(run.opens) == 1
 
 
 def test_a_server_that_says_no_retry_gets_none(start, world):
@@ -797,13 +874,26 @@ def test_an_original_cause_is_not_replaced(start, world):
     assert isinstance(run.error.__cause__, OSError)
 
 
-def test_malformed_bytes_are_not_retried_and_say_where(start, world):
+def test_malformed_bytes_are_a_drop_and_say_where_when_they_come_again(start, world):
     body = sse(says("ab")) + b"data: {no JSON}\n\n"
-    run = start([world.Said(body)]).run()
+    again = sse(says("cd")) + b"data: {no JSON}\n\n"
+    run = start([world.Said(body), world.Said(again)]).run()
     assert type(run.error) is WireError
-    assert run.error.offset == len(body)
-    assert run.error.text == "ab"
+    assert run.error.offset == len(again)
+    assert run.error.text == "abcd"
     assert isinstance(run.error.__cause__, ValueError)
+    assert len(run.opens) == 2
+    run = start([world.Said(sse(says(TEXT[:9])) + b"data: {no JSON}\n\n")]).run()
+    assert run.text == TEXT
+
+
+def test_a_malformed_record_is_never_skipped_by_a_replay(world):
+    body = sse(says("The q")) + b"data: {no JSON}\n\n"
+    resume = world.only("replay", "text")
+    model = world.Model(TEXT, range(99))
+    run = world.Run("llama.cpp", model, [world.Said(body)], resume=resume).run()
+    assert run.strategies == ["begin", "text"]
+    assert run.text == TEXT
 
 
 def test_events_before_a_fault_in_the_same_read_are_delivered(opened):
@@ -904,13 +994,14 @@ def test_the_total_time_is_raised_as_itself(start, world):
     assert run.error.text == run.text != ""
 
 
-def test_the_total_time_is_raised_as_itself_after_a_drop(start, world):
+def test_the_total_time_after_a_drop_interrupts(start, world):
     breaks = [world.Cut(600), world.Cut(0, "stall")]
     limits = Timeouts(first_token=None, idle=None, total=5)
     run = start(breaks, timeouts=limits).run()
-    assert type(run.error) is TimedOut
-    assert run.error.kind == "total"
-    assert isinstance(run.error.__cause__, Dropped)
+    assert type(run.error) is StreamInterrupted
+    cause = run.error.__cause__
+    assert (type(cause), cause.kind) == (TimedOut, "total")
+    assert isinstance(cause.__cause__, Dropped)
 
 
 def test_the_total_time_includes_the_waits(start, world):
@@ -934,9 +1025,9 @@ def test_the_next_server_takes_over_in_mid_stream(start, world):
     breaks = [world.Cut(600), world.Unreachable()]
     run = start(breaks, others=["ollama"]).run()
     assert run.text == TEXT
-    [resumption] = run.session.resumes
+    [resumption] = run.session.history.resumes
     assert resumption.endpoint.dialect == "ollama"
-    assert run.servers[0].down_until > run.now - 60
+    assert run.servers[0].health.down_until > run.now - 60
 
 
 def test_another_servers_answer_of_another_model_is_approximate(world):
@@ -948,7 +1039,7 @@ def test_another_servers_answer_of_another_model_is_approximate(world):
     other.endpoint = other.endpoint.model_copy(update={"model": "other"})
     run.run()
     assert run.text == TEXT
-    assert run.session.exactness is Exactness.APPROXIMATE
+    assert run.session.history.exactness is Exactness.APPROXIMATE
 
 
 def test_the_callers_mistake_is_not_asked_elsewhere(start, world):
@@ -1010,7 +1101,7 @@ def test_leaving_what_was_cancelled_may_fail(start, world):
     assert next(flow).method == "DELETE"
     with pytest.raises(StopIteration):
         flow.throw(ConnectFailed("nobody there"))
-    assert run.session.notes == ["leave: nobody there"]
+    assert run.session.history.notes == ["leave: nobody there"]
 
 
 def test_leaving_before_connecting_says_nothing(start):
@@ -1032,18 +1123,17 @@ def test_a_checkpoint_is_all_that_came(start, world):
 
 def test_before_connecting_a_checkpoint_is_empty(start):
     stored = start().session.checkpoint()
-    assert (stored.text, stored.tokens, stored.handle) == ("", 0, "")
+    assert (stored.text, stored.tokens) == ("", 0)
+    assert stored.handle == "handle-1"  # its name is known before it is asked for
 
 
-def continued(run, stored, after=0):
+def continued(run, stored, after=0, have=None):
     """Another process goes on with what one left."""
-    run.session.restore(stored, after, run.now)
-    run.events += run.session.backlog()
-    return run.run()
+    return run.restore(stored, after, have).run()
 
 
 @pytest.mark.parametrize("way", ["replay", "text"])
-@pytest.mark.parametrize("after", [0, 3, 10, 19])
+@pytest.mark.parametrize("after", [0, 1, 3])
 def test_another_process_goes_on(way, after, start, world):
     broken = start([world.Cut(700)], resume=None).run()
     stored = broken.error.checkpoint
@@ -1054,6 +1144,74 @@ def test_another_process_goes_on(way, after, start, world):
     assert run.text == TEXT[after:]
     assert run.session.ledger.main.text == TEXT
     assert run.strategies == [way]
+
+
+@pytest.mark.parametrize("seen", [0, 1, 3, 10, 19])
+@pytest.mark.parametrize("way", ["replay", "text"])
+def test_another_process_goes_on_behind_the_text_that_the_caller_has(
+    way, seen, start, world
+):
+    broken = start([world.Cut(700)], resume=None, max_tokens=99).run()
+    run = start(resume=world.only(way))
+    run.kept = broken.kept
+    continued(run, broken.error.checkpoint, have=TEXT[:seen])
+    assert run.error is None
+    assert run.text == TEXT[seen:]
+    assert run.session.ledger.main.text == TEXT
+
+
+def test_a_gap_that_only_a_count_is_known_of_comes_by_replay_alone(start, world):
+    broken = start([world.Cut(700)], resume=None).run()
+    stored = broken.error.checkpoint
+    run = start(resume=world.only("replay", "text"))
+    run.kept = broken.kept
+    continued(run, stored, 10)
+    assert (run.text, run.strategies) == (TEXT[10:], ["replay"])
+    lost = start([world.Refused(404)], resume=world.only("replay", "text"))
+    continued(lost, stored, 10)
+    assert type(lost.error) is ResumeUnsupported
+    assert "have=" in str(lost.error)
+    assert lost.text == ""
+    assert lost.error.text == stored.text
+
+
+def test_a_text_that_is_not_the_stored_ones_is_the_callers_mistake(start, world):
+    stored = start([world.Cut(700)], resume=None).run().error.checkpoint
+    with pytest.raises(UsageError, match="differ at character 2"):
+        start().restore(stored, have=stored.text[:2] + "!?")
+
+
+@pytest.mark.parametrize("at", range(0, 1000, 90))
+def test_what_is_stored_never_gets_shorter(at, start, world):
+    """Whatever becomes of the server that kept the stream (K1)."""
+    stored = start([world.Cut(700)], resume=None).run().error.checkpoint
+    breaks = [world.Cut(at), world.Refused(404), *[world.Unreachable()] * 9]
+    run = start(breaks, resume=world.only("replay", "text"))
+    run.kept = {stored.handle: world.bodies("llama.cpp", run.model)}
+    run.restore(stored)
+    assert run.session.checkpoint().text == stored.text
+    receive = run.session.receive
+
+    def watched(piece, now):
+        events = receive(piece, now)
+        assert run.session.checkpoint().text.startswith(stored.text)
+        return events
+
+    run.session.receive = watched
+    run.run()
+    assert run.session.checkpoint().text.startswith(stored.text)
+    assert TEXT.startswith(run.text)
+
+
+def test_another_process_knows_how_the_text_came_about(start, world):
+    resume = world.only("ask", approximate=True, attempts=3)
+    breaks = [world.Cut(600), world.Cut(600), *[world.Unreachable()] * 9]
+    broken = start(breaks, resume=resume, name="openai").run()
+    stored = Checkpoint.model_validate_json(broken.error.checkpoint.model_dump_json())
+    run = start(name="openai", resume=resume).restore(stored)
+    history = run.session.history
+    assert history.exactness is Exactness.APPROXIMATE
+    assert history.resumes == broken.session.history.resumes != []
 
 
 def test_a_complete_stream_is_given_from_the_store(start):
@@ -1125,9 +1283,7 @@ def test_what_no_prefix_continues_is_refused_in_another_process_too(
     gone = [world.Refused(404, b"{}")] if kept else []
     resume = world.only(*ways, approximate=True)
     run = world.Run("llama.cpp", world.Model("x"), gone, resume=resume)
-    with pytest.raises(cls) if not kept else nullcontext():
-        run.session.restore(stored, 0, run.now)
-    error = run.run().error if kept else run.session._error
+    error = continued(run, stored).error
     assert type(error) is cls
     assert isinstance(error.__cause__, Dropped)
     assert error.text == "So:"
@@ -1145,7 +1301,7 @@ def test_a_replay_that_cannot_be_said_does_not_let_a_cut_call_go_on(world, monke
     stored = left(world, sse(says("So:"), says(tool_calls=[CALL])))
     resume = world.only("replay", "text")
     run = world.Run("llama.cpp", world.Model("x"), resume=resume)
-    run.session.restore(stored, 0, run.now)
+    run.restore(stored)
     monkeypatch.setattr(run.session.server.dialect, "continuation", unsaid, False)
     error = run.run().error
     assert type(error) is ToolCallInterrupted
@@ -1218,7 +1374,7 @@ def test_a_stored_gap_that_was_open_is_not_stored(world):
 def test_a_session_has_no_clock_and_no_chance_of_its_own(start, world):
     def seen():
         run = start([world.Cut(600), world.Cut(0), world.Cut(9)]).run()
-        return run.events, run.pauses, run.session.notes
+        return run.events, run.pauses, run.session.history.notes
 
     assert seen() == seen()
 
@@ -1236,7 +1392,7 @@ def test_the_native_dialect_without_tokenizer_goes_on_by_text(world):
         answers=missing,
     ).run()
     assert run.text == TEXT
-    assert [one.strategy for one in run.session.resumes] == ["text"]
+    assert [one.strategy for one in run.session.history.resumes] == ["text"]
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{}", b"no JSON", b'{"tokens": 5}'])

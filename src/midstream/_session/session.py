@@ -27,7 +27,7 @@ from midstream._resume.recovery import EndWell, GiveUp, GoOn, Recovery
 from midstream._session.folding import close, finish, fold, measure
 from midstream._session.legs import Legs
 from midstream._session.patience import Patience
-from midstream._session.verdicts import refuse_page, scrubbed, signed, told, verdict
+from midstream._session.verdicts import refuse_page, scrubbed, signed, tell, verdict
 from midstream._values.errors import (
     Dropped,
     MidstreamError,
@@ -205,18 +205,20 @@ class Session:
     def _fold(self, signals: list[Event | Signal], events: Events) -> None:
         leg, begun = self._legs.open, self.beginning
         self._fault, leg.fault = leg.fault, None
-        if fold(signals, events, self.ledger, begun.request, begun.after):
+        ended = fold(signals, events, self.ledger, begun.request, begun.after)
+        enough = self.recovery.grew(self.ledger.progress)
+        if enough and self.recovery.restarts and self._legs.restarted():
+            self._fault = ResumeDiverged(
+                "the server does not continue the answer but begins it anew"
+            )
+        elif ended:
             self._end(events)
 
     def _came(self, events: Events, now: float) -> None:
         """Move the limits and the metrics, once per read."""
         measure(events, self.metrics, now)
-        progress, recovery = self.ledger.progress, self.recovery
-        if recovery.grew(progress) and recovery.restarts and self._legs.restarted():
-            self._fault = ResumeDiverged(
-                "the server does not continue the answer but begins it anew"
-            )
-        self.patience.came(now, progress + self._legs.open.repeated)
+        again = self._legs.open.repeated
+        self.patience.came(now, self.ledger.progress + again)
         if self.ledger.finished:
             self.patience.finished(now)
         if not self.ended and self._fault is None:
@@ -251,11 +253,11 @@ class Session:
         Raises:
             MidstreamError: The stream cannot go on.
         """
-        who = self.server.endpoint
-        scrubbed(fault, who)
+        scrubbed(fault, who := self.server.endpoint)
         if isinstance(fault, ServerError) and self.server.dialect.passes(fault):
             fault.retryable = True
         facts = self._legs.facts(self.patience, fault)
+        before = self.recovery.drop
         decision = self.recovery.decide(fault, now, facts)
         events: Events = []
         match decision:
@@ -273,8 +275,7 @@ class Session:
                 self._next = decision
                 self.metrics.drop()
                 self._legs.hang_up()
-                where = self.ledger.main.characters
-                _LOG.warning("%s dropped at character %d: %s", who, where, told(fault))
+                tell(who, self.ledger.main.characters, fault, first=before is None)
             case _:
                 assert_never(decision)
         return events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from midstream._values.errors import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from midstream._values.endpoint import Endpoint
     from midstream._values.resumption import Resumption
 
+_LOG = logging.getLogger("midstream")
 _SECRET = 8  # characters; shorter header values are no secrets
 
 
@@ -130,14 +132,22 @@ def _clean(message: str, endpoint: Endpoint) -> str:
     return message
 
 
-def told(fault: MidstreamError) -> str:
-    """What broke, for a log: never a server's words, which may hold anything."""
-    if isinstance(fault, ServerError):
-        status = "" if fault.status is None else f" {fault.status}"
-        return f"{type(fault).__name__}{status}"
-    if isinstance(fault, TimedOut):
-        return str(fault)
-    return type(fault).__name__
+def tell(who: Endpoint, at: int, fault: MidstreamError, *, first: bool) -> None:
+    """Log a drop: never a server's words, which may hold anything.
+
+    Args:
+        who: Who had answered.
+        at: Characters of text that had come.
+        fault: What broke.
+        first: Whether the line was well before; further tries are for debugging.
+    """
+    what = type(fault).__name__
+    if isinstance(fault, ServerError) and fault.status is not None:
+        what = f"{what} {fault.status}"
+    elif isinstance(fault, TimedOut):
+        what = f"{what} {fault.kind}"
+    level = logging.WARNING if first else logging.DEBUG
+    _LOG.log(level, "%s dropped at character %d: %s", who, at, what)
 
 
 def refuse_page(headers: Mapping[str, str], endpoint: Endpoint) -> None:

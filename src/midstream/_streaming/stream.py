@@ -25,7 +25,7 @@ from midstream._values.errors import (
     WireError,
 )
 from midstream._values.events import TextDelta
-from midstream._values.interruptions import ResumeDiverged, ResumeUnsupported
+from midstream._values.interruptions import StreamInterrupted
 from midstream._values.timeouts import Deadline
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ _FAULTS = (
     TransportError,
     ServerError,
     WireError,
-    ResumeDiverged,
-    ResumeUnsupported,
+    StreamInterrupted,
 )
 _LEAVE_FAULTS = (*_FAULTS, UsageError)  # its HTTP client may be closed by now
 _LEAVE = 2.0  # seconds to tell a server that nobody listens any more

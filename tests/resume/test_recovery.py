@@ -1,12 +1,14 @@
 """How a broken stream may go on, and what no prefix may continue."""
 
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, replace
+from math import inf
 
 import pytest
+from midstream._resume.plan import Drop, Server
 
 from midstream._dialects import find
 from midstream._resume.ledger import Ledger
-from midstream._resume.plan import Drop, Plan, Server
 from midstream._resume.policy import Resume
 from midstream._values.endpoint import Endpoint
 from midstream._values.errors import BadRequest, Dropped, NotFound, Overloaded
@@ -18,6 +20,7 @@ from midstream._values.events import (
 )
 from midstream._values.interruptions import ResumeUnsupported, ToolCallInterrupted
 from midstream._values.request import Request
+from midstream._values.timeouts import Timeouts
 
 PREFILL = BadRequest("the model does not support assistant message prefill")
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
@@ -28,19 +31,40 @@ class Case:
     """A break at a llama.cpp server, which knows every exact way but tokens."""
 
     server: Server
-    plan: Plan
+    plan: Recovery
     ledger: Ledger
 
-    def restrict(self, *, tools=True, **request):
-        asked = Request.of(prompt="p", **request)
-        return self.plan.restrict(self.server, asked, self.ledger, tools=tools)
+    def restrict(self, *, tools=True, tools_asked=None, **request):
+        asked = Request.of(prompt="p", tools=tools_asked, **request)
+        self.plan.resume = replace(self.plan.resume, tools=tools)
+        return self.plan.restrict(facts(asked, self.ledger))
+
+    def refused(self, strategy, fault):
+        return self.plan._refuses(Seen(strategy, opened=True), fault)
+
+    def no_replay(self, fault):
+        self.plan._drop_way("replay", fault)
+
+
+def facts(request, ledger, seen=None):
+    return Facts(request, ledger, seen, 0, inf, Timeouts())
+
+
+def recovery_of(server, ways, resume):
+    recovery = Recovery([server], resume, random.Random(7), [], server)
+    recovery.ways, recovery.drop = ways, Drop(Dropped("x"), 0.0)
+    return recovery
+
+
+def withdrawn_by(recovery, strategies, fault):
+    return recovery._withdraws(Seen("begin", strategies), fault)
 
 
 @pytest.fixture
 def case():
     server = Server(Endpoint("llama.cpp", model="m"), find("llama.cpp"))
     resume = Resume(strategies=("replay", "tokens", "text", "rerun"))
-    plan = Plan(ways=server.ways(resume), drop=Drop(Dropped("x"), 0.0))
+    plan = recovery_of(server, server.ways(resume), resume)
     ledger = Ledger(0, None)
     ledger.add_text(TextDelta("Let me check"))
     return Case(server, plan, ledger)
@@ -63,8 +87,8 @@ def test_what_a_request_asked_for_replays_sake_is_withdrawn(case):
         (["replay"], Dropped("x")),
         (["replay"], BadRequest("model is required")),
     ]:
-        assert not case.plan.withdraw(case.server, strategies, fault)
-    assert case.plan.withdraw(case.server, ["replay", "text"], refusal)
+        assert not withdrawn_by(case.plan, strategies, fault)
+    assert withdrawn_by(case.plan, ["replay", "text"], refusal)
     assert case.server.refused == {("m", "replay")}
     assert case.plan.ways == ["text", "rerun"]
     assert "store" in case.plan.notes[0]
@@ -72,7 +96,7 @@ def test_what_a_request_asked_for_replays_sake_is_withdrawn(case):
 
 def test_a_refused_way_is_remembered_for_the_model(case):
     case.plan.ways = ["text", "rerun"]
-    assert case.plan.refused(case.server, "text", PREFILL)
+    assert case.refused("text", PREFILL)
     assert case.server.refused == {("m", "text")}
     assert case.server.ways(Resume()) == ["replay"]
 
@@ -88,13 +112,13 @@ def test_a_refused_way_is_remembered_for_the_model(case):
 )
 def test_other_faults_refuse_the_request_not_the_way(case, strategy, fault):
     case.plan.ways = ["text", "rerun"]
-    assert not case.plan.refused(case.server, strategy, fault)
+    assert not case.refused(strategy, fault)
     assert case.server.refused == set()
 
 
 def test_nothing_is_refused_when_no_way_is_left(case):
     case.plan.ways = []
-    assert not case.plan.refused(case.server, "text", PREFILL)
+    assert not case.refused("text", PREFILL)
 
 
 @pytest.mark.parametrize(
@@ -106,20 +130,20 @@ def test_nothing_is_refused_when_no_way_is_left(case):
     ],
 )
 def test_a_stream_that_is_no_longer_kept_is_lost_for_replay(case, fault, refused, lost):
-    assert case.plan.refused(case.server, "replay", fault) is refused
+    assert case.refused("replay", fault) is refused
     assert case.plan.lost is lost
     assert case.server.refused == set()
 
 
 def test_skipped_ways_are_noted(case):
     case.plan.skip(NotFound("gone"))
-    case.plan.no_replay(NotFound("gone"))
+    case.no_replay(NotFound("gone"))
     assert case.plan.ways == ["text", "rerun"]
     assert case.plan.notes == ["replay: gone"]
 
 
 def test_what_the_server_keeps_may_be_broken_itself(case):
-    case.plan.no_replay(Overloaded("half"))
+    case.no_replay(Overloaded("half"))
     assert case.plan.ways == ["text", "rerun"]
     assert case.plan.notes == ["replay: half"]
 
@@ -134,13 +158,12 @@ def test_plain_text_may_be_continued_in_every_way(case):
 
 def test_text_of_a_request_with_tools_only_if_the_policy_allows(case):
     assert case.restrict(tools=False) is None
-    asked = Request.of(prompt="p", tools=TOOLS)
-    assert case.plan.restrict(case.server, asked, case.ledger, tools=True) is None
+    assert case.restrict(tools=True, tools_asked=TOOLS) is None
     assert case.plan.ways == ["replay", "text", "rerun"]
-    assert case.plan.restrict(case.server, asked, case.ledger, tools=False) is None
+    assert case.restrict(tools=False, tools_asked=TOOLS) is None
     assert case.plan.ways == ["replay", "rerun"]
     case.plan.ways = ["text"]
-    error = case.plan.restrict(case.server, asked, case.ledger, tools=False)
+    error = case.restrict(tools=False, tools_asked=TOOLS)
     assert type(error) is ResumeUnsupported
     assert "Resume(tools=False)" in str(error)
 
@@ -153,7 +176,7 @@ def test_a_cut_tool_call_is_continued_by_replay_only(case, arguments, closed, wh
     case.ledger.add_tool(ToolCallDelta(0, "c", "f", arguments, closed=closed))
     assert case.restrict() is None
     assert case.plan.ways == ["replay"]
-    case.plan.no_replay(NotFound("gone"))
+    case.no_replay(NotFound("gone"))
     error = case.restrict()
     assert type(error) is ToolCallInterrupted
     [call] = error.tool_calls
@@ -236,8 +259,8 @@ class Keeping:
 )
 def test_what_was_asked_for_replays_sake_is_withdrawn(strategies, fault, withdrawn):
     server = Server(Endpoint("openai", model="m"), Keeping())
-    plan = Plan(ways=["replay", "text"])
-    assert plan.withdraw(server, strategies, fault) is withdrawn
+    plan = recovery_of(server, ["replay", "text"], Resume())
+    assert withdrawn_by(plan, strategies, fault) is withdrawn
     assert plan.ways == (["text"] if withdrawn else ["replay", "text"])
     assert bool(server.refused) is withdrawn
     assert server.ways(Resume()) == (["text"] if withdrawn else ["replay", "text"])
