@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from midstream._values.arguments import RESUME, explained_class
 from midstream._values.errors import (
     AuthenticationFailed,
     ConnectFailed,
@@ -28,6 +29,7 @@ _STRATEGIES = ("replay", "tokens", "text", "rerun", "ask")
 _LONGEST_WISH = 120.0  # seconds; a longer Retry-After is not waited for
 
 
+@explained_class()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
     """How long to wait before the next attempt.
@@ -63,6 +65,7 @@ class Backoff:
         return wait * random.uniform(0.5, 1) if self.jitter else wait
 
 
+@explained_class(RESUME)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
     """Whether and how a broken stream goes on.
@@ -86,9 +89,7 @@ class Resume:
 
     def __post_init__(self) -> None:
         """Refuse strategies that do not exist."""
-        ways = self.strategies
-        given = isinstance(ways, Collection) and not isinstance(ways, str)
-        if not given or any(way not in _STRATEGIES for way in ways):
+        if not _are_strategies(self.strategies):
             raise UsageError(
                 f"Resume(strategies={self.strategies!r}): give a sequence of "
                 f"{', '.join(sorted(_STRATEGIES))}"
@@ -106,6 +107,12 @@ class Resume:
         """The strategies in order, asking last and only if it is allowed."""
         chosen = tuple(way for way in self.strategies if way != "ask")
         return (*chosen, "ask") if self.approximate else chosen
+
+
+def _are_strategies(ways: object) -> bool:
+    if isinstance(ways, str) or not isinstance(ways, Collection):
+        return False
+    return all(way in _STRATEGIES for way in ways)
 
 
 def resumable(fault: MidstreamError) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from math import inf
 from typing import TYPE_CHECKING
 
+from midstream._values.arguments import TIMEOUTS, explained_class
 from midstream._values.errors import TimedOut, UsageError
 
 if TYPE_CHECKING:
@@ -18,10 +19,12 @@ LONGEST = 24 * 86_400
 
 def is_seconds(value: object) -> bool:
     """Whether it is a length of time: a number, 0 or more, and no nan."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and value >= 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value >= 0
 
 
+@explained_class(TIMEOUTS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
     """Limits in seconds; None switches one off, and so does more than 24 days.
