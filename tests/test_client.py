@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import pickle
 
 import anyio
 import httpx
@@ -9,7 +10,7 @@ import pytest
 
 import midstream
 from midstream import AsyncClient, Client, Endpoint, MemoryStore, UsageError
-from midstream.testing import Cut, FakeServer
+from midstream.testing import Cut, FakeServer, Status
 
 
 def test_defaults_are_filled_in(monkeypatch):
@@ -415,3 +416,32 @@ def test_a_regrouper_may_wait_for_ever(wait):
         assert "".join(midstream.regroup(["a ", "b"], by)) == "a b"
     with pytest.raises(UsageError, match="max_lag"):
         midstream.Frames(60, wait)
+
+
+@pytest.mark.parametrize(
+    ("faults", "dialect"),
+    [
+        ([Cut(after=2)], "llama.cpp"),
+        ([Cut(after=2)], "triton-grpc"),
+        ([Status(500)], "llama.cpp"),
+        ([Status(401)], "openai"),
+        ([Cut()], "ollama"),
+    ],
+)
+def test_an_error_out_of_a_stream_names_its_endpoint_and_travels(faults, dialect):
+    with FakeServer("one two three", faults=faults) as server:
+        endpoint = server.endpoint(dialect)
+        with (
+            Client(endpoint, resume=None) as client,
+            pytest.raises(midstream.MidstreamError) as caught,
+            client.stream("hi") as stream,
+        ):
+            stream.read()
+    error = caught.value
+    assert str(error).endswith(f"({client.endpoints[0]})")
+    assert error.checkpoint.text == error.text
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(error))))
+    assert type(again) is type(error)
+    assert (str(again), again.text) == (str(error), error.text)
+    assert again.checkpoint == error.checkpoint
+    assert type(again.__cause__) is type(error.__cause__)

@@ -208,7 +208,8 @@ class Client(_Base):
             seed: Seed of the sampling.
             tools: Tools in the API's own form.
             key: Names the stream in the client's store.
-            extra: Merged into the request body as it is.
+            extra: Merged into the request body; standard parameters in it, under the
+                API's own names, count as the ones above.
             choice: Which of n answers the stream's text is.
 
         Raises:
@@ -345,7 +346,8 @@ class AsyncClient(_Base):
             seed: Seed of the sampling.
             tools: Tools in the API's own form.
             key: Names the stream in the client's store.
-            extra: Merged into the request body as it is.
+            extra: Merged into the request body; standard parameters in it, under the
+                API's own names, count as the ones above.
             choice: Which of n answers the stream's text is.
 
         Raises:
