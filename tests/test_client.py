@@ -1,12 +1,16 @@
 """Clients: endpoints and their defaults, keys, and what cannot be."""
 
+import inspect
+import math
+import pickle
+
 import anyio
 import httpx
 import pytest
 
 import midstream
 from midstream import AsyncClient, Client, Endpoint, MemoryStore, UsageError
-from midstream.testing import Cut, FakeServer
+from midstream.testing import Cut, FakeServer, Status
 
 
 def test_defaults_are_filled_in(monkeypatch):
@@ -52,8 +56,6 @@ def test_what_cannot_be():
         Client("http://localhost:8080")
     with pytest.raises(UsageError, match="one by one"):
         Client(["llama.cpp", "ollama:gemma3"])
-    with pytest.raises(UsageError, match="AsyncClient"):
-        Client("ollama:m", http_client=httpx.AsyncClient())
     with (
         httpx.Client() as sync_client,
         pytest.raises(UsageError, match=r"httpx\.AsyncClient"),
@@ -206,3 +208,240 @@ def test_a_limit_in_extra_holds_over_a_drop():
         assert stream.finish_reason == "length"
         asked = [entry.body["options"]["num_predict"] for entry in server.requests]
     assert asked == [20, 20 - 7]
+
+
+# -- wrong arguments -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("wrong", "form"),
+    [
+        ({"base_url": "http://host"}, 'Client("llama.cpp@http://localhost:8080")'),
+        ({"model": "gpt-4o"}, 'Client("openai:gpt-4o")'),
+        ({"api_key": "sk"}, 'Endpoint("openai", api_key="…")'),
+        ({"timeout": 5}, "Client(…, timeouts=…)"),
+        ({"max_retries": 5}, "Resume(attempts=…)"),
+        ({"resum": None}, "did you mean resume=…?"),
+        ({"zzz": 1}, "there are endpoints, timeouts, resume, store, http_client"),
+    ],
+)
+def test_a_client_shows_the_right_form(kind, wrong, form):
+    with pytest.raises(UsageError) as caught:
+        kind("ollama:m", **wrong)
+    assert str(caught.value).startswith(f"{kind.__name__}({next(iter(wrong))}=…): ")
+    assert form in str(caught.value)
+    with pytest.raises(UsageError):
+        kind(**wrong)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("arguments", "options", "form"),
+    [
+        ((), {"messages": [{"role": "user", "content": "hi"}]}, 'stream("Hello")'),
+        (("hi",), {"input": "hi"}, 'stream("Hello")'),
+        (("hi",), {"model": "gpt-4o"}, 'Client("openai:gpt-4o")'),
+        (("hi",), {"max_completion_tokens": 9}, "max_tokens=…"),
+        (("hi",), {"temprature": 0}, "did you mean temperature=…?"),
+        (("hi",), {"stream": True}, "leave it out"),
+        (("hi",), {"zzz": 1}, 'extra={"name": value}'),
+        ((), {}, "missing a required argument: 'prompt'; it takes prompt, max_tokens"),
+        (("hi", 200), {}, "too many positional arguments"),
+        (("hi",), {"prompt": "hi"}, "multiple values for argument 'prompt'"),
+    ],
+)
+def test_a_stream_shows_the_right_form(kind, arguments, options, form):
+    client = kind("ollama:m")
+    with pytest.raises(UsageError) as caught:
+        client.stream(*arguments, **options)
+    assert form in str(caught.value)
+    assert str(caught.value).startswith("stream(")
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_resume_shows_the_right_form(kind):
+    client = kind("ollama:m", store=MemoryStore())
+    with pytest.raises(UsageError, match=r"did you mean after=…"):
+        client.resume("k", aftr=3)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_signatures_stay_what_they_are(kind):
+    names = list(inspect.signature(kind.stream).parameters)
+    assert names[:3] == ["self", "prompt", "max_tokens"]
+    kinds = {p.kind for p in inspect.signature(kind.stream).parameters.values()}
+    assert inspect.Parameter.VAR_KEYWORD not in kinds
+    assert inspect.getdoc(kind.stream).startswith("Ask for an answer")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("gpt-4o", "openai:gpt-4o"),
+        ("gpt-oss-20b", "ollama:gpt-oss-20b"),
+        ("o3-mini", "openai:o3-mini"),
+        ("claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
+        ("claude-3-5-sonnet@20240620", "anthropic:claude-3-5-sonnet@20240620"),
+        ("gemini-2.5-flash", "gemini:gemini-2.5-flash"),
+        ("Qwen/Qwen3-0.6B", "vllm:Qwen/Qwen3-0.6B"),
+        ("gemma3", "ollama:gemma3"),
+        ("olama/gemma3", "ollama:gemma3"),
+    ],
+)
+def test_a_models_name_gets_its_dialect(name, meant):
+    with pytest.raises(UsageError, match="did you mean") as caught:
+        Client(name)
+    assert repr(meant)[:-1] in str(caught.value)
+    assert "DIALECT[:MODEL][@URL]" in str(caught.value)
+    assert str(caught.value).count(",") < 5  # no list of all there are
+
+
+class Httpx2Client:
+    """As a client of another library, with httpx's methods."""
+
+    __module__ = "httpx2._client"
+
+    def send(self):
+        """Nothing."""
+
+
+Httpx2Client.__name__ = Httpx2Client.__qualname__ = "Client"
+
+
+def test_a_foreign_http_client_is_refused_at_once():
+    wrong = [Httpx2Client(), httpx.Client, object(), 5, httpx.Timeout(5)]
+    for kind in Client, AsyncClient:
+        for client in wrong:
+            with pytest.raises(UsageError) as caught:
+                kind("ollama:m", http_client=client)
+            form = f"{kind.__name__}(…, http_client=httpx.{kind.__name__}("
+            assert form in str(caught.value)
+    with pytest.raises(UsageError, match=r"httpx2\.Client"):
+        Client("ollama:m", http_client=Httpx2Client())
+
+
+def test_a_client_of_the_other_colour_is_sent_there():
+    with pytest.raises(UsageError, match=r"is for midstream\.AsyncClient"):
+        Client("ollama:m", http_client=httpx.AsyncClient())
+    with (
+        httpx.Client() as sync_client,
+        pytest.raises(UsageError, match=r"is for midstream\.Client"),
+    ):
+        AsyncClient("ollama:m", http_client=sync_client)
+
+
+def test_a_kind_of_httpx_client_will_do():
+    class Mine(httpx.Client):
+        """A user's own."""
+
+    with Mine() as mine, Client("ollama:m", http_client=mine) as client:
+        assert client.endpoints
+
+
+@pytest.mark.parametrize(
+    ("make", "form"),
+    [
+        (Endpoint, 'Endpoint("openai", model="gpt-4o"'),
+        (lambda: Endpoint("openai", url="http://h"), "it is base_url=…"),
+        (lambda: Endpoint("openai", zzz=1), "there are dialect, model, base_url"),
+        (lambda: midstream.Timeouts(read=5), "first_token=…"),
+        (lambda: midstream.Timeouts(idl=5), "did you mean idle=…?"),
+        (lambda: midstream.Timeouts(5), "too many positional arguments"),
+        (lambda: midstream.Resume(max_retries=5), "Resume(attempts=…)"),
+        (lambda: midstream.Resume(atempts=5), "did you mean attempts=…?"),
+        (lambda: midstream.Backoff(max=5), "did you mean maximum=…?"),
+    ],
+)
+def test_values_show_the_right_form(make, form):
+    with pytest.raises(UsageError) as caught:
+        make()
+    assert form in str(caught.value)
+
+
+REGROUPERS = [
+    ("words", r"Words\(\), not 'words'"),
+    ("sentence", r"Sentences\(\)"),
+    ("zzz", r"Words\(\)"),
+    (midstream.Words, r"Words\(\), not Words"),
+    (5, "feed, flush and deadline.* no int"),
+    (None, "no NoneType"),
+]
+
+
+@pytest.mark.parametrize(("by", "form"), REGROUPERS)
+def test_a_regrouper_is_an_object(by, form):
+    with pytest.raises(UsageError, match=form):
+        list(midstream.regroup(["a"], by))
+    with FakeServer("a") as server, Client(server.endpoint("ollama")) as client:
+        stream = client.stream("hi")
+        with stream, pytest.raises(UsageError, match=form):
+            list(stream.chunks(by))
+
+
+@pytest.mark.parametrize(("by", "form"), REGROUPERS)
+def test_an_async_regrouper_is_an_object(by, form):
+    async def texts():
+        yield "a"
+
+    async def ask(endpoint):
+        async with AsyncClient(endpoint) as client, client.stream("hi") as stream:
+            with pytest.raises(UsageError, match=form):
+                stream.chunks(by)
+
+    with pytest.raises(UsageError, match=form):
+        midstream.aregroup(texts(), by)
+    with FakeServer("a") as server:
+        anyio.run(ask, server.endpoint("ollama"))
+
+
+@pytest.mark.parametrize("wrong", ["x", math.nan, -1, [1], True])
+def test_a_regrouper_made_of_nonsense_says_so(wrong):
+    for make in (
+        lambda: midstream.Words(wrong),
+        lambda: midstream.Sentences(wrong),
+        lambda: midstream.Tokens(4, max_wait=wrong),
+        lambda: midstream.Frames(wrong),
+        lambda: midstream.Frames(60, wrong),
+    ):
+        with pytest.raises(UsageError, match="must be"):
+            make()
+    with pytest.raises(UsageError, match="1 token or more"):
+        midstream.Tokens("x")
+
+
+@pytest.mark.parametrize("wait", [1e10, math.inf, 10**400])
+def test_a_regrouper_may_wait_for_ever(wait):
+    for by in midstream.Words(wait), midstream.Sentences(wait):
+        assert "".join(midstream.regroup(["a ", "b"], by)) == "a b"
+    with pytest.raises(UsageError, match="max_lag"):
+        midstream.Frames(60, wait)
+
+
+@pytest.mark.parametrize(
+    ("faults", "dialect"),
+    [
+        ([Cut(after=2)], "llama.cpp"),
+        ([Cut(after=2)], "triton-grpc"),
+        ([Status(500)], "llama.cpp"),
+        ([Status(401)], "openai"),
+        ([Cut()], "ollama"),
+    ],
+)
+def test_an_error_out_of_a_stream_names_its_endpoint_and_travels(faults, dialect):
+    with FakeServer("one two three", faults=faults) as server:
+        endpoint = server.endpoint(dialect)
+        with (
+            Client(endpoint, resume=None) as client,
+            pytest.raises(midstream.MidstreamError) as caught,
+            client.stream("hi") as stream,
+        ):
+            stream.read()
+    error = caught.value
+    assert str(error).endswith(f"({client.endpoints[0]})")
+    assert error.checkpoint.text == error.text
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(error))))
+    assert type(again) is type(error)
+    assert (str(again), again.text) == (str(error), error.text)
+    assert again.checkpoint == error.checkpoint
+    assert type(again.__cause__) is type(error.__cause__)

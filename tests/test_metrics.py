@@ -116,3 +116,14 @@ def test_speed_needs_a_second_moment():
     assert metrics.tokens_per_second == 0.0
     assert repr(metrics).startswith("<Metrics ttft=0.0 ms duration=1.000 s tokens=1 ")
     assert repr(Metrics()).startswith("<Metrics duration=0.000 s tokens=None ")
+
+
+def test_a_count_beyond_all_numbers_is_measured_too():
+    metrics = Metrics()
+    metrics.connect(0.0)
+    metrics.read(1.0, 1, 1, 10**400)
+    metrics.read(2.0, 1, 1, 10**400)
+    metrics.tokens = 10**400
+    assert metrics.tokens_per_second == pytest.approx(2**53)
+    assert metrics.itl.count == 2**53
+    assert metrics.itl.p50 == pytest.approx(0, abs=1e-5)

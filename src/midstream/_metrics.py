@@ -13,6 +13,7 @@ from collections import Counter
 _STEP = math.log(1.02)
 _RECENT = 256  # intervals that wait
 _LEAST = 1e-6  # seconds; below it all is zero
+_MOST = 2**53  # tokens; a server that says more is not counting
 
 
 class Latency:
@@ -102,6 +103,35 @@ class Latency:
         return f"<Latency {' '.join(figures) or 'empty'}>"
 
 
+class Rhythm:
+    """What lies between the reads of one stream that brought text.
+
+    Attributes:
+        icl: Latency between them.
+        itl: Latency between tokens; several that came together share it.
+    """
+
+    __slots__ = ("_last", "icl", "itl")
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self.icl = Latency()
+        self.itl = Latency()
+
+    def beat(self, now: float, tokens: int) -> None:
+        """Text came, of so many tokens."""
+        last, self._last = self._last, now
+        if last is None:
+            return
+        self.icl.add(now - last)
+        if tokens > 0:
+            self.itl.add((now - last) / tokens, tokens)
+
+    def rest(self) -> None:
+        """The line broke: the wait for the next text is a gap, no latency."""
+        self._last = None
+
+
 class Metrics:
     """What a stream measured of itself.
 
@@ -112,8 +142,6 @@ class Metrics:
             not say.
         chunks: Records with text.
         characters: Characters of text.
-        itl: Latency between tokens; several tokens that came together share it.
-        icl: Latency between network reads that brought text.
         connects: Connections opened.
         resumes: Drops survived.
         gap: Seconds lost to drops.
@@ -122,14 +150,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self._began: float | None = None
-        self._last: float | None = None
+        self._rhythm = Rhythm()
         self.ttft: float | None = None
         self.duration = 0.0
         self.tokens: int | None = None
         self.chunks = 0
         self.characters = 0
-        self.itl = Latency()
-        self.icl = Latency()
         self.connects = 0
         self.resumes = 0
         self.gap = 0.0
@@ -144,11 +170,21 @@ class Metrics:
         )
 
     @property
+    def itl(self) -> Latency:
+        """Latency between tokens; several tokens that came together share it."""
+        return self._rhythm.itl
+
+    @property
+    def icl(self) -> Latency:
+        """Latency between network reads that brought text."""
+        return self._rhythm.icl
+
+    @property
     def tokens_per_second(self) -> float | None:
         """Speed after the first token; None before the second and without a count."""
         if self.tokens is None or self.ttft is None or self.duration <= self.ttft:
             return None
-        return max(self.tokens - 1, 0) / (self.duration - self.ttft)
+        return max(min(self.tokens, _MOST) - 1, 0) / (self.duration - self.ttft)
 
     def connect(self, now: float) -> None:
         """A request goes out."""
@@ -177,14 +213,10 @@ class Metrics:
             return
         self.chunks += chunks
         self.characters += characters
-        last, self._last = self._last, now
-        if last is not None:
-            self.icl.add(now - last)
-            if tokens > 0:
-                self.itl.add((now - last) / tokens, tokens)
-        elif self.ttft is None:
+        self._rhythm.beat(now, min(tokens, _MOST))
+        if self.ttft is None:
             self.ttft = self.duration
 
     def drop(self) -> None:
         """The line broke: the wait for the next text is a gap, no latency."""
-        self._last = None
+        self._rhythm.rest()

@@ -19,6 +19,13 @@ from midstream._resume.server import Server
 from midstream._session.session import Session
 from midstream._streaming.stream import AsyncStream, Stream
 from midstream._values.api_names import normalised
+from midstream._values.arguments import (
+    CLIENT,
+    EXTRA,
+    STREAM,
+    check_http_client,
+    explained,
+)
 from midstream._values.endpoint import Endpoint
 from midstream._values.errors import UsageError
 from midstream._values.request import Request
@@ -159,6 +166,7 @@ class Client(_Base):
         UsageError: An endpoint cannot be.
     """
 
+    @explained("Client", CLIENT)
     def __init__(
         self,
         *endpoints: str | Endpoint,
@@ -168,15 +176,13 @@ class Client(_Base):
         http_client: httpx.Client | None = None,
     ) -> None:
         super().__init__(endpoints, timeouts, resume, store)
-        if http_client is not None and hasattr(http_client, "aclose"):
-            raise UsageError(
-                "Client takes an httpx.Client; this one is for AsyncClient"
-            )
+        check_http_client(http_client, "Client")
         self._http_client = http_client
         self._making = threading.Lock()
         self._http: Transport | None = None
         self._grpc: Transport | None = None
 
+    @explained("stream", STREAM, otherwise=EXTRA)
     def stream(  # noqa: PLR0913 - the words of the contract
         self,
         prompt: Prompt,
@@ -202,7 +208,8 @@ class Client(_Base):
             seed: Seed of the sampling.
             tools: Tools in the API's own form.
             key: Names the stream in the client's store.
-            extra: Merged into the request body as it is.
+            extra: Merged into the request body; standard parameters in it, under the
+                API's own names, count as the ones above.
             choice: Which of n answers the stream's text is.
 
         Raises:
@@ -221,6 +228,7 @@ class Client(_Base):
         )
         return Stream(session, self, lambda: self._transport(session), self._keep(key))
 
+    @explained("resume")
     def resume(self, key: str, *, after: int = 0) -> Stream:
         """Go on with a stream that this or another process began and stored.
 
@@ -297,6 +305,7 @@ class AsyncClient(_Base):
         UsageError: An endpoint cannot be.
     """
 
+    @explained("AsyncClient", CLIENT)
     def __init__(
         self,
         *endpoints: str | Endpoint,
@@ -306,12 +315,12 @@ class AsyncClient(_Base):
         http_client: httpx.AsyncClient | None = None,
     ) -> None:
         super().__init__(endpoints, timeouts, resume, store)
-        if http_client is not None and not hasattr(http_client, "aclose"):
-            raise UsageError("AsyncClient takes an httpx.AsyncClient")
+        check_http_client(http_client, "AsyncClient")
         self._http_client = http_client
         self._http: AsyncTransport | None = None
         self._grpc: AsyncTransport | None = None
 
+    @explained("stream", STREAM, otherwise=EXTRA)
     def stream(  # noqa: PLR0913 - the words of the contract
         self,
         prompt: Prompt,
@@ -337,7 +346,8 @@ class AsyncClient(_Base):
             seed: Seed of the sampling.
             tools: Tools in the API's own form.
             key: Names the stream in the client's store.
-            extra: Merged into the request body as it is.
+            extra: Merged into the request body; standard parameters in it, under the
+                API's own names, count as the ones above.
             choice: Which of n answers the stream's text is.
 
         Raises:
@@ -358,6 +368,7 @@ class AsyncClient(_Base):
             session, self, lambda: self._transport(session), self._keep(key)
         )
 
+    @explained("resume")
     def resume(self, key: str, *, after: int = 0) -> AsyncStream:
         """Go on with a stream that this or another process began and stored.
 

@@ -69,8 +69,8 @@ def test_every_dialect_is_known_by_its_name(name):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(UsageError, match=r"'gpt'.*llama\.cpp, .*ollama"):
-        find("gpt")
+    with pytest.raises(UsageError, match=r"'xyz'; there are .*llama\.cpp, .*ollama"):
+        find("xyz")
 
 
 def test_a_dialect_of_ones_own_is_found_and_may_replace_one():

@@ -205,3 +205,35 @@ def test_any_text_is_an_endpoint_or_a_usage_error(spelling):
 def test_a_query_is_not_shown():
     endpoint = Endpoint.parse("gemini:m@http://host/v1?key=" + SECRET)
     assert str(endpoint) == "gemini:m@http://host/v1"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "model", "base_url"),
+    [
+        ("anthropic:claude-3-5-sonnet@20240620", "claude-3-5-sonnet@20240620", None),
+        ("anthropic:claude-3-5-sonnet@latest", "claude-3-5-sonnet@latest", None),
+        ("openai:c@20240620@https://host/v1", "c@20240620", "https://host/v1"),
+        ("openai:c@001@host:80", "c@001", "host:80"),
+        (
+            "openai:@cf/meta/llama-3@https://gateway",
+            "@cf/meta/llama-3",
+            "https://gateway",
+        ),
+        ("openai:@cf/meta/llama-3.1", "@cf/meta/llama-3.1", None),
+        ("openai:@localhost:8000", None, "localhost:8000"),
+        ("openai:@http://h", None, "http://h"),
+        ("openai@gpu1", None, "gpu1"),
+        ("openai:m@gpu1/v1", "m", "gpu1/v1"),
+        ("openai:m@[::1]:80", "m", "[::1]:80"),
+        ("openai:m@10.0.0.1", "m", "10.0.0.1"),
+        ("openai:m@bob:pw@host", "m", "bob:pw@host"),
+        ("openai:m@bob:p@ss@host/v1", "m", "bob:p@ss@host/v1"),
+        ("openai@bob:pw@host", None, "bob:pw@host"),
+        ("openai:m@https://bob:pw@host", "m", "https://bob:pw@host"),
+    ],
+)
+def test_an_at_sign_may_be_the_models_own(spelling, model, base_url):
+    endpoint = Endpoint.parse(spelling)
+    assert (endpoint.model, endpoint.base_url) == (model, base_url)
+    assert "pw" not in str(endpoint)
+    assert "ss" not in str(endpoint).replace("sonnet", "")

@@ -9,6 +9,7 @@ from midstream._dialects.facts import DialectFacts, facts
 from midstream._dialects.gemini import Gemini
 from midstream._dialects.item_rows import ROWS as ITEM_ROWS
 from midstream._dialects.llama import LlamaCompletion
+from midstream._dialects.models import served_by
 from midstream._dialects.ollama import OllamaChat, OllamaGenerate
 from midstream._dialects.openai_rows import ROWS as OPENAI_ROWS
 from midstream._dialects.sglang import SGLang
@@ -41,19 +42,28 @@ def find(name: str) -> Dialect:
     """The dialect of that name.
 
     Raises:
-        UsageError: There is none; the message lists those there are.
+        UsageError: There is none; the message shows what was probably meant.
     """
     try:
         return _TABLE[name]
     except KeyError:
-        head, _, model = name.partition("/")
-        near = (
-            [f"{head}:{model}"] if head in _TABLE else get_close_matches(name, _TABLE)
-        )
-        meant = f", did you mean {near[0]!r}?" if near else ""
         raise UsageError(
-            f"no dialect {name!r}{meant or ';'} there are {', '.join(sorted(_TABLE))}"
+            f"no dialect {name!r}{_meant(name)} An endpoint is DIALECT[:MODEL][@URL], "
+            'as in "openai:gpt-4o" or "llama.cpp@http://localhost:8080"'
         ) from None
+
+
+def _meant(name: str) -> str:
+    """What was probably meant by a name that no dialect has."""
+    head, slash, model = name.partition("/")
+    near = get_close_matches(head, _TABLE, 1)
+    if near and slash:
+        return f", did you mean {f'{near[0]}:{model}'!r}?"
+    if dialect := served_by(name):
+        return f": that is a model's name, did you mean {f'{dialect}:{name}'!r}?"
+    if near:
+        return f", did you mean {near[0]!r}?"
+    return f"; there are {', '.join(sorted(_TABLE))}."
 
 
 def register(dialect: Dialect) -> None:

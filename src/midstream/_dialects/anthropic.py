@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from midstream._dialects.asking import (
+    LIMITS,
     keyed,
     merge,
     parameters,
@@ -163,7 +164,10 @@ class Anthropic(Dialect):
 
     def api_names(self, endpoint: Endpoint) -> ApiNames:
         """All is at the top."""
-        return ApiNames(places(_names(endpoint)), frozenset({"messages", "stream"}))
+        return ApiNames(
+            places(_names(endpoint)) | dict.fromkeys(LIMITS, "max_tokens"),
+            frozenset({"messages", "stream"}),
+        )
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the events."""

@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 from midstream._dialects.asking import (
     GO_ON,
+    LIMITS,
     bearer,
     merge,
     parameters,
@@ -146,7 +147,10 @@ class OpenAIResponses(Dialect):
 
     def api_names(self, endpoint: Endpoint) -> ApiNames:
         """All is at the top."""
-        return ApiNames(places(_names(endpoint)), frozenset({"input", "stream"}))
+        return ApiNames(
+            places(_names(endpoint)) | dict.fromkeys(LIMITS, "max_tokens"),
+            frozenset({"input", "stream"}),
+        )
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads the events, and what they tell of the server."""

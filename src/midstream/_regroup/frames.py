@@ -16,6 +16,7 @@ from math import ceil, floor, inf
 
 from midstream._regroup.segmentation import CLUSTER_LIMIT, edge_from, tail
 from midstream._values.errors import UsageError
+from midstream._values.timeouts import LONGEST, is_seconds
 
 LIMIT = 65_536
 """Characters of backlog above which text goes out before its frame."""
@@ -54,9 +55,9 @@ class Frames:
     )
 
     def __init__(self, fps: float = 60, max_lag: float = 0.4) -> None:
-        if not 0 < fps < inf:
+        if not is_seconds(fps) or not 0 < fps < inf:
             raise UsageError(f"fps must be above 0, not {fps!r}")
-        if not 0 <= max_lag < inf:
+        if not is_seconds(max_lag) or max_lag > LONGEST:
             raise UsageError(f"max_lag must be 0 seconds or more, not {max_lag!r}")
         self._frame = min(1 / fps, max_lag)  # slow frames may not break max_lag
         self._lag = max_lag

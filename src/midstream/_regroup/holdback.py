@@ -11,6 +11,7 @@ from math import inf
 
 from midstream._regroup.segmentation import tail
 from midstream._values.errors import UsageError
+from midstream._values.timeouts import LONGEST, is_seconds
 
 
 class Holdback:
@@ -29,10 +30,11 @@ class Holdback:
     __slots__ = ("_due", "_stuck", "_wait", "text")
 
     def __init__(self, max_wait: float | None) -> None:
-        if max_wait is not None and not max_wait >= 0:  # NaN fails too
+        if max_wait is not None and not is_seconds(max_wait):
             raise UsageError(f"max_wait must be 0 seconds or more, not {max_wait!r}")
         self.text = ""
-        self._wait = inf if max_wait is None else max_wait
+        wait = inf if max_wait is None else max_wait
+        self._wait = wait if wait <= LONGEST else inf
         self._due = inf
         self._stuck = False
 

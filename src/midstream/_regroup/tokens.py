@@ -68,7 +68,8 @@ class Tokens:
         *,
         encoding: str | Encoding = "cl100k_base",
     ) -> None:
-        if n < 1:
+        count: object = n
+        if not isinstance(count, int) or count < 1:
             raise UsageError(f"n must be 1 token or more, not {n!r}")
         self._n = n
         self._held = Holdback(max_wait)

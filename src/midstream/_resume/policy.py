@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
+from midstream._values.arguments import RESUME, explained_class
 from midstream._values.errors import (
     AuthenticationFailed,
     ConnectFailed,
@@ -19,12 +22,13 @@ from midstream._values.errors import (
     WireError,
 )
 from midstream._values.interruptions import ResumeUnsupported
+from midstream._values.timeouts import LONGEST, is_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-_STRATEGIES = frozenset({"replay", "tokens", "text", "rerun", "ask"})
+_STRATEGIES = ("replay", "tokens", "text", "rerun", "ask")
 _LONGEST_WISH = 120.0  # seconds; a longer Retry-After is not waited for
 _TELLING = 3  # characters; fewer begin many a sentence
 
@@ -36,6 +40,7 @@ RESTART = 2
 """Connections running that say the answer's own beginning: no continuation."""
 
 
+@explained_class()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
     """How long to wait before the next attempt.
@@ -55,9 +60,15 @@ class Backoff:
     jitter: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse waits that cannot be."""
-        if self.initial < 0 or self.maximum < self.initial:
-            raise UsageError(f"{self}: give 0 <= initial <= maximum, in seconds")
+        """Refuse waits that cannot be, and shorten those that no sleep can take."""
+        known = is_seconds(self.initial) and is_seconds(self.maximum)
+        if not known or self.maximum < self.initial:
+            raise UsageError(
+                f"Backoff(initial={self.initial!r}, maximum={self.maximum!r}): give "
+                "0 <= initial <= maximum, in seconds"
+            )
+        for name in "initial", "maximum":
+            object.__setattr__(self, name, min(getattr(self, name), LONGEST))
 
     def delay(self, attempt: int, random: Random) -> float:
         """Seconds to wait before attempt number ``attempt``, from 1."""
@@ -65,6 +76,7 @@ class Backoff:
         return wait * random.uniform(0.5, 1) if self.jitter else wait
 
 
+@explained_class(RESUME)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
     """Whether and how a broken stream goes on.
@@ -88,20 +100,30 @@ class Resume:
 
     def __post_init__(self) -> None:
         """Refuse strategies that do not exist."""
-        unknown = set(self.strategies) - _STRATEGIES
-        if unknown or isinstance(self.strategies, str):
+        if not _are_strategies(self.strategies):
             raise UsageError(
                 f"Resume(strategies={self.strategies!r}): give a sequence of "
                 f"{', '.join(sorted(_STRATEGIES))}"
             )
-        if self.attempts < 0:
-            raise UsageError(f"Resume(attempts={self.attempts}): give 0 or more")
+        if not isinstance(self.backoff, Backoff):
+            raise UsageError(f"Resume(backoff={self.backoff!r}): give Backoff(…)")
+        whole = isinstance(self.attempts, int) or self.attempts == inf
+        if not whole or isinstance(self.attempts, bool) or self.attempts < 0:
+            raise UsageError(
+                f"Resume(attempts={self.attempts!r}): give a whole number, 0 or more"
+            )
 
     @property
     def ways(self) -> tuple[str, ...]:
         """The strategies in order, asking last and only if it is allowed."""
         chosen = tuple(way for way in self.strategies if way != "ask")
         return (*chosen, "ask") if self.approximate else chosen
+
+
+def _are_strategies(ways: object) -> bool:
+    if isinstance(ways, str) or not isinstance(ways, Collection):
+        return False
+    return all(way in _STRATEGIES for way in ways)
 
 
 def resumable(fault: MidstreamError) -> bool:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from midstream._regroup import Tokens
+from midstream._regroup.checking import check_regrouper
 from midstream._streaming.beside import AsyncReading, Late, Reading
-from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -30,16 +30,6 @@ Batch: TypeAlias = "list[tuple[str, int | None]]"
 """What one read brought: texts and how many tokens each is, where told."""
 
 PATIENCE = 0.2  # seconds for a reader whose source cannot be closed under it
-
-
-def _checked(by: Regrouper) -> None:
-    """Refuse a class: ``Words`` in place of ``Words()`` is soon written.
-
-    Raises:
-        UsageError: It is one.
-    """
-    if isinstance(by, type):
-        raise UsageError(f"regroup by an instance: {by.__name__}(), not {by.__name__}")
 
 
 def _fed(by: Regrouper, batch: Batch, now: float) -> list[str]:
@@ -88,7 +78,7 @@ def paced(read: Callable[[float | None], Batch | None], by: Regrouper) -> Iterat
     Yields:
         Pieces.
     """
-    _checked(by)
+    check_regrouper(by)
     while True:
         batch: Batch | None = [("", None)]
         with suppress(Late):
@@ -116,7 +106,7 @@ class AsyncPieces:
         by: Regrouper,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        _checked(by)
+        check_regrouper(by)
         self._read = read
         self._by = by
         self._close = close

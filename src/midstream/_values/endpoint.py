@@ -8,16 +8,25 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from midstream._values.arguments import ENDPOINT, unknown_argument
 from midstream._values.errors import UsageError
 from midstream._values.findings import findings
 from midstream._values.message import Message
 
 Template: TypeAlias = Callable[[Sequence[Message]], str]
 
+_FORM = 'Endpoint("openai", model="gpt-4o", base_url="https://host", api_key="…")'
+# An @ may be the model's own, as in claude-sonnet@20240620 and @cf/meta/llama: what
+# follows it is an address where it looks like one.
 _SPELLING = re.compile(
-    r"""(?P<dialect>[^:@\s]+)
+    r"""(?P<dialect>[^:@\s]+ (?:@(?:\d+|default|latest))? )
         (?: : (?P<model>.*?) )?
-        (?: @ (?P<base_url> [a-z][a-z0-9+.-]*://\S+ | [^@/\s]+(?:/\S*)? ) )?""",
+        (?: @ (?P<base_url>
+            [a-z][a-z0-9+.-]*://\S+
+            | [^:@/\s]+:[^/\s]*@ [^@/\s]+ (?:/\S*)?                  # bob:pw@host
+            | (?: localhost | [^@/\s]*[.:][^@/\s]* ) (?:/\S*)?
+            | (?<!:@) (?! (?:\d+|default|latest)$ ) [^@/\s]+ (?:/\S*)?
+        ) )?""",
     re.VERBOSE | re.IGNORECASE,
 )
 
@@ -81,12 +90,19 @@ class Endpoint(BaseModel):
 
     else:
 
-        def __init__(self, dialect: str, **fields: Any) -> None:
+        def __init__(self, dialect: str = "", **fields: Any) -> None:
             """Check the fields.
 
             Raises:
                 UsageError: One of them cannot be; the message names it.
             """
+            if not dialect:
+                raise UsageError(f"Endpoint(): name a dialect first, as in {_FORM}")
+            if unknown := fields.keys() - type(self).model_fields:
+                known = type(self).model_fields
+                raise UsageError(
+                    unknown_argument("Endpoint", min(unknown), known, ENDPOINT)
+                )
             try:
                 super().__init__(dialect=dialect, **fields)
             except ValidationError as error:

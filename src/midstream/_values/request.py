@@ -38,7 +38,7 @@ class Request(BaseModel):
         stop: Strings that end the answer.
         seed: Seed of the sampling.
         tools: Tools in the API's own form.
-        extra: Merged into the request body as it is.
+        extra: Merged into the request body.
         choice: Which of n answers the stream's text is.
     """
 

@@ -6,15 +6,28 @@ from dataclasses import dataclass, fields
 from math import inf
 from typing import TYPE_CHECKING
 
+from midstream._values.arguments import TIMEOUTS, explained_class
 from midstream._values.errors import TimedOut, UsageError
 
 if TYPE_CHECKING:
     from midstream._values.errors import TimeoutKind
 
 
+LONGEST = 24 * 86_400
+"""Seconds that every wait of the platform can take: sockets count 31 bits of ms."""
+
+
+def is_seconds(value: object) -> bool:
+    """Whether it is a length of time: a number, 0 or more, and no nan."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value >= 0
+
+
+@explained_class(TIMEOUTS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Limits in seconds; None switches one off.
+    """Limits in seconds; None switches one off, and so does more than 24 days.
 
     Args:
         connect: Until the connection stands.
@@ -26,7 +39,7 @@ class Timeouts:
             last token; None: not at all.
 
     Raises:
-        UsageError: A limit is zero or negative.
+        UsageError: A limit is no number above zero.
     """
 
     connect: float | None = 10
@@ -36,14 +49,18 @@ class Timeouts:
     idle_with_pings: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse limits that no stream can keep."""
+        """Refuse limits that no stream can keep; drop those that no wait can take."""
         for field in fields(self):
             limit = getattr(self, field.name)
-            if limit is not None and not (isinstance(limit, int | float) and limit > 0):
+            if limit is None:
+                continue
+            if not is_seconds(limit) or limit == 0:
                 raise UsageError(
                     f"Timeouts({field.name}={limit!r}): give seconds above 0, "
                     "or None for no limit"
                 )
+            if limit > LONGEST:
+                object.__setattr__(self, field.name, None)
 
 
 class Deadline:
