@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import pytest
-from midstream._resume.plan import Drop, Server
 
 from midstream._dialects import find
 from midstream._resume.ledger import Ledger
 from midstream._resume.policy import Resume
+from midstream._resume.recovery import Drop, Facts, Recovery, Seen
+from midstream._resume.server import Server
 from midstream._values.endpoint import Endpoint
 from midstream._values.errors import BadRequest, Dropped, NotFound, Overloaded
 from midstream._values.events import (
