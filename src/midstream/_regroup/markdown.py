@@ -14,6 +14,7 @@ is looked at again, and is bounded by ``LIMIT``.
 
 import re
 from dataclasses import dataclass
+from typing import Self
 
 from midstream._regroup.segmentation import edge_until, tail
 
@@ -58,6 +59,10 @@ class Markdown:
         self._fence = ""  # the fence that the code block began with
         self._line = True  # the parser stands at the beginning of a line
         self._before = ""  # the last character that went out
+
+    def fresh(self) -> Self:
+        """Give one that has seen no text."""
+        return type(self)()
 
     def feed(self, text: str, now: float) -> list[str]:
         """Take text and give what is not inside an open construct.

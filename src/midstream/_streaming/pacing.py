@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from midstream._regroup import Tokens
+from midstream._regroup.protocol import fresh
 from midstream._streaming.beside import AsyncReading, Late, Reading
-from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -32,16 +32,6 @@ Batch: TypeAlias = "list[tuple[str, int | None]]"
 PATIENCE = 0.2  # seconds for a reader whose source cannot be closed under it
 
 
-def _checked(by: Regrouper) -> None:
-    """Refuse a class: ``Words`` in place of ``Words()`` is soon written.
-
-    Raises:
-        UsageError: It is one.
-    """
-    if isinstance(by, type):
-        raise UsageError(f"regroup by an instance: {by.__name__}(), not {by.__name__}")
-
-
 def _fed(by: Regrouper, batch: Batch, now: float) -> list[str]:
     pieces: list[str] = []
     if isinstance(by, Tokens):
@@ -58,7 +48,7 @@ def regroup(texts: Iterable[str], by: Regrouper) -> Iterator[str]:
 
     Args:
         texts: Pieces of text, as they come.
-        by: How to regroup; one instance serves one run.
+        by: How to regroup; one instance serves any number of runs.
 
     Yields:
         The same text in other pieces. Where ``by`` has a deadline, ``texts`` is read in
@@ -88,7 +78,7 @@ def paced(read: Callable[[float | None], Batch | None], by: Regrouper) -> Iterat
     Yields:
         Pieces.
     """
-    _checked(by)
+    by = fresh(by)
     while True:
         batch: Batch | None = [("", None)]
         with suppress(Late):
@@ -116,9 +106,8 @@ class AsyncPieces:
         by: Regrouper,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        _checked(by)
         self._read = read
-        self._by = by
+        self._by = fresh(by)
         self._close = close
         self._pieces: list[str] = []
         self._ended = False
@@ -158,7 +147,7 @@ def aregroup(texts: AsyncIterable[str], by: Regrouper) -> AsyncPieces:
 
     Args:
         texts: Pieces of text, as they come.
-        by: How to regroup; one instance serves one run.
+        by: How to regroup; one instance serves any number of runs.
 
     Returns:
         An async iterator of pieces. Where ``by`` has a deadline, ``texts`` is read in a
