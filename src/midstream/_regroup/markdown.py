@@ -1,10 +1,16 @@
-"""Markdown: text in which no marker is left open, so that a renderer never flickers.
+r"""Markdown: text in which no marker is left open, so that a renderer never flickers.
 
 From the opening marker on, text waits until the construct is whole: emphasis
 (``**bold**``), code spans, links and images with their targets, tags. The line of a
 fence waits for its end; the code inside passes at once. A marker that can no longer be
 closed (a blank line or another block came) is plain text and goes, as a renderer
 that sees all of the text will show it as such, too.
+
+The beginning of a line waits until it is sure which block it begins, and goes with
+its first character of content: ``Items:\n-`` is a heading until the list item comes,
+``#`` one until ``#5``, ``***`` a rule until ``***all***``, ``<b>`` alone a block of
+HTML. Of tables, the head waits for the end of the row under it. What may still happen
+is that plain text is promoted: by ``===`` under a paragraph that was shown long ago.
 
 The grammar is CommonMark's as far as waiting needs it: flanking rules decide what may
 open; what may close is judged leniently, since ``**「強調」**です`` is closed for any
@@ -22,12 +28,34 @@ LIMIT = 2048
 """Characters that an open construct may hold back before all of it goes."""
 
 _indent = re.compile(r"[ \t>]*+").match
+_prefix = re.compile(
+    r"(?:[ \t]*+(?:>|(?:[-+*]|\d{1,9}[.)])(?=[ \t\r\n])))*+[ \t]*+"
+).match
+"""What stands before the content of a line: quotes, list items, blanks."""
+_undecided = re.compile(
+    r"""(?x) [ \t]* (?: (?: > | (?:[-+*]|\d{1,9}[.)])[ \t] ) [ \t]* )*
+    (?: [-*_\ \t]*      # a list item, a heading's underline, a rule or emphasis
+      | =* | \+
+      | [|:\-\ \t]*     # the row under the head of a table
+      | \#{1,6}
+      | \d{1,9}[.)]?
+    ) [ \t]*\r?\Z"""
+).match
+_lone_tag = re.compile(
+    r"[ \t>]*(?:(?:[-+*]|\d{1,9}[.)])[ \t>]+)*<[^<>]*>[ \t]*\Z"
+).match
+_underline = re.compile(
+    r"(?:-+|=+|(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})[ \t]*\r?\n"
+).match
+_delimiter = re.compile(
+    r"[ \t>]*+\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?\n"
+).match
+_delimiter_begun = re.compile(r"[ \t>|:\-]*\r?\Z").match
 _run = re.compile(r"(.)\1*+").match
 _spaces = re.compile(r"[ \t]*+").match
 _special = re.compile(r"[\\`*_~\[\]!<\n]").search
 _blank_line = re.compile(r"\n[ \t]*\r?\n").search
 _block = re.compile(r"(?:[-+*]|#{1,6}|\d{1,9}[.)])\s|\|").match
-_block_begun = re.compile(r"(?:#{1,6}|\d{1,9}[.)]?)\Z").match
 _tag = re.compile(r"<(?:!--(?s:.)*?--|(?!!--)[A-Za-z/!?][^<>]*+)>").match
 _tag_begun = re.compile(r"<(?:\Z|!--|[A-Za-z/!?][^<>]*+\Z)").match
 _target = re.compile(
@@ -44,19 +72,41 @@ class _Opener:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    marks: str
+    quoted: bool
+    column: int  # of the list item it is in
+
+    def is_left(self, prefix: str, *, blank: bool) -> bool:
+        """Tell whether a line ends the block by leaving its quote or list item."""
+        if self.quoted and ">" not in prefix:
+            return True
+        return not blank and len(prefix.expandtabs(4)) < self.column
+
+
 class Markdown:
     """Re-aggregator that never shows half a Markdown construct.
 
     Pieces are as long as what came allows; joined, they are exactly the text.
     """
 
-    __slots__ = ("_at", "_before", "_fence", "_held", "_line", "_open")
+    __slots__ = (
+        "_at",
+        "_before",
+        "_fence",
+        "_held",
+        "_line",
+        "_open",
+        "_table",
+    )
 
     def __init__(self) -> None:
         self._held = ""
         self._at = 0  # index in the held text up to which it is parsed
         self._open: list[_Opener] = []  # markers that are not closed yet
-        self._fence = ""  # the fence that the code block began with
+        self._fence: _Fence | None = None  # what the block of code began with
+        self._table = False  # the line before was of a table
         self._line = True  # the parser stands at the beginning of a line
         self._before = ""  # the last character that went out
 
@@ -85,6 +135,7 @@ class Markdown:
                 break
             self._at = step
         cut = self._open[0].at if self._open else self._at
+        cut = self._decided(buffer, cut)
         if len(buffer) - cut > LIMIT:
             self._open.clear()
             self._line = False
@@ -153,33 +204,94 @@ class Markdown:
 
     def _line_start(self, text: str) -> int | None:
         """Parse what begins a line: a fence, a blank line or another block."""
+        if self._fence:
+            return self._code_line(text, self._fence)
         at = self._at
-        start = _end(_indent(text, at))
+        if _undecided(text, at):
+            return None
+        start = _end(_prefix(text, at))
         if start == len(text):
             return None
         char = text[start]
         if char in "`~":
+            end = self._fence_end(text, start)
+            if end is None:
+                return None
+            if end:
+                return end
+        if char == "|" and not self._table:
+            head = self._table_head(text, start)
+            if head is None:
+                return None
+        elif char != "|":
+            self._table = False
+        marked = bool(text[at:start].strip(" \t"))
+        if char in "\r\n" or marked or _block(text, start) or _underline(text, start):
+            self._open.clear()
+        self._line = False
+        return start
+
+    def _fence_end(self, text: str, start: int) -> int | None:
+        """Parse a line that may open a block of code.
+
+        Returns:
+            The index after it, 0 if it opens none, None if what came does not tell.
+        """
+        end = _end(_run(text, start))
+        newline = text.find("\n", end)
+        rest = text[end : newline if newline >= 0 else None]
+        opens = end - start >= _FENCE and not (text[start] == "`" and "`" in rest)
+        if newline < 0 and (opens or end == len(text)):
+            return None
+        if not opens:
+            return 0
+        prefix = text[self._at : start]
+        column = len(prefix.expandtabs(4)) if prefix.strip(" \t>") else 0
+        self._fence = _Fence(text[start:end], ">" in prefix, column)
+        self._open.clear()
+        return newline + 1
+
+    def _code_line(self, text: str, fence: _Fence) -> int | None:
+        """Parse the beginning of a line in a block of code."""
+        at = self._at
+        start = _end(_indent(text, at))
+        if start == len(text):
+            return None
+        if fence.is_left(text[at:start], blank=text[start] in "\r\n"):
+            self._fence = None
+            return at
+        if text[start] in "`~":
             end = _end(_run(text, start))
-            fence = text[start:end]
             newline = text.find("\n", end)
             rest = text[end : newline if newline >= 0 else None]
-            if self._fence:
-                closes = fence.startswith(self._fence) and not rest.strip()
-            else:
-                closes = len(fence) >= _FENCE and not (char == "`" and "`" in rest)
+            closes = text[start:end].startswith(fence.marks) and not rest.strip()
             if newline < 0 and (closes or end == len(text)):
                 return None
             if closes:
-                self._fence = "" if self._fence else fence
-                self._open.clear()
+                self._fence = None
                 return newline + 1
-        elif not self._fence and self._open:
-            if char in "\r\n" or _block(text, start):
-                self._open.clear()
-            elif _block_begun(text, start):
-                return None
         self._line = False
         return at
+
+    def _table_head(self, text: str, start: int) -> bool | None:
+        """Tell whether a line is the head of a table; None if the next will tell."""
+        newline = text.find("\n", start)
+        if newline < 0:
+            return None
+        if _delimiter(text, newline + 1):
+            self._table = True
+            return True
+        return None if _delimiter_begun(text, newline + 1) else False
+
+    def _decided(self, text: str, cut: int) -> int:
+        """Keep back the beginning of a line that may yet begin another block."""
+        if self._fence:
+            return cut
+        begin = text.rfind("\n", 0, cut) + 1
+        if not begin and self._before not in ("", "\n"):
+            return cut
+        line = text[begin:cut]
+        return begin if _undecided(line) or _lone_tag(line) else cut
 
     def _bracket(self, text: str, char: str, stop: int) -> int | None:
         """Open a link or an image."""

@@ -69,7 +69,8 @@ def fresh(by: Regrouper) -> Regrouper:
     if not isinstance(by, Regrouper):
         raise UsageError(f"regroup by a regrouper: midstream.Words(), not {by!r:.80}")
     try:
-        made: Regrouper = by.fresh() if hasattr(by, "fresh") else deepcopy(by)
+        make = getattr(by, "fresh", None)
+        made: Regrouper = deepcopy(by) if make is None else make()
     except Exception as error:
         raise UsageError(
             f"no fresh {type(by).__name__} can be made for this run ({error}): give it "
