@@ -73,7 +73,7 @@ def test_nor_where_a_document_breaks_off(text):
         _check(text[:end] + "x")
 
 
-STARTS = [*["", "> ", "- ", "1. ", "# ", "  ", "    ", "* ", "+ ", "| "], "\n"]
+STARTS = ["", "> ", "- ", "1. ", "# ", "  ", "    ", "* ", "+ ", "| ", "\n"]
 STARTS += [
     "-",
     "--",
@@ -115,3 +115,13 @@ LINES = st.tuples(
 @example("Items:\n- a")
 def test_any_lines(text):
     _check(text)
+
+
+@pytest.mark.parametrize(
+    "unit", ["- ", " ", "-", "| ", "|-", "> ", "1. ", "= ", "_ ", "<"]
+)
+def test_a_long_line_costs_its_length(unit):
+    text = unit * 100_000 + "x\n"  # patterns that give back would never end
+    by = Markdown()
+    assert "".join(by.feed(text, 0.0) + by.flush()) == text
+    assert "".join(by.feed("a\n" + text, 0.0) + by.flush()) == "a\n" + text

@@ -22,47 +22,29 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
+from midstream._regroup.blocks import (
+    IN_CODE,
+    Fence,
+    begins_block,
+    content,
+    heads_table,
+    is_lone_tag,
+    run_end,
+    undecided,
+)
 from midstream._regroup.segmentation import edge_until, tail
 
 LIMIT = 2048
 """Characters that an open construct may hold back before all of it goes."""
 
-_indent = re.compile(r"[ \t>]*+").match
-_prefix = re.compile(
-    r"(?:[ \t]*+(?:>|(?:[-+*]|\d{1,9}[.)])(?=[ \t\r\n])))*+[ \t]*+"
-).match
-"""What stands before the content of a line: quotes, list items, blanks."""
-_undecided = re.compile(
-    r"""(?x) [ \t]* (?: (?: > | (?:[-+*]|\d{1,9}[.)])[ \t] ) [ \t]* )*
-    (?: [-*_\ \t]*      # a list item, a heading's underline, a rule or emphasis
-      | =* | \+
-      | [|:\-\ \t]*     # the row under the head of a table
-      | \#{1,6}
-      | \d{1,9}[.)]?
-    ) [ \t]*\r?\Z"""
-).match
-_lone_tag = re.compile(
-    r"[ \t>]*(?:(?:[-+*]|\d{1,9}[.)])[ \t>]+)*<[^<>]*>[ \t]*\Z"
-).match
-_underline = re.compile(
-    r"(?:-+|=+|(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})[ \t]*\r?\n"
-).match
-_delimiter = re.compile(
-    r"[ \t>]*+\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?\n"
-).match
-_delimiter_begun = re.compile(r"[ \t>|:\-]*\r?\Z").match
-_run = re.compile(r"(.)\1*+").match
 _spaces = re.compile(r"[ \t]*+").match
 _special = re.compile(r"[\\`*_~\[\]!<\n]").search
 _blank_line = re.compile(r"\n[ \t]*\r?\n").search
-_block = re.compile(r"(?:[-+*]|#{1,6}|\d{1,9}[.)])\s|\|").match
 _tag = re.compile(r"<(?:!--(?s:.)*?--|(?!!--)[A-Za-z/!?][^<>]*+)>").match
 _tag_begun = re.compile(r"<(?:\Z|!--|[A-Za-z/!?][^<>]*+\Z)").match
 _target = re.compile(
     r"\((?:[^()\\]|\\(?s:.)|\((?:[^()\\]|\\(?s:.))*+\))*+\)|\[[^\[\]]*+\]"
 ).match
-
-_FENCE = 3  # markers that begin or end a block of code
 
 
 @dataclass(slots=True)
@@ -70,19 +52,6 @@ class _Opener:
     char: str
     at: int
     length: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Fence:
-    marks: str
-    quoted: bool
-    column: int  # of the list item it is in
-
-    def is_left(self, prefix: str, *, blank: bool) -> bool:
-        """Tell whether a line ends the block by leaving its quote or list item."""
-        if self.quoted and ">" not in prefix:
-            return True
-        return not blank and len(prefix.expandtabs(4)) < self.column
 
 
 class Markdown:
@@ -105,7 +74,7 @@ class Markdown:
         self._held = ""
         self._at = 0  # index in the held text up to which it is parsed
         self._open: list[_Opener] = []  # markers that are not closed yet
-        self._fence: _Fence | None = None  # what the block of code began with
+        self._fence: Fence | None = None  # what the block of code began with
         self._table = False  # the line before was of a table
         self._line = True  # the parser stands at the beginning of a line
         self._before = ""  # the last character that went out
@@ -207,81 +176,43 @@ class Markdown:
         if self._fence:
             return self._code_line(text, self._fence)
         at = self._at
-        if _undecided(text, at):
+        if undecided(text, at):
             return None
-        start = _end(_prefix(text, at))
+        start = content(text, at)
         if start == len(text):
             return None
         char = text[start]
         if char in "`~":
-            end = self._fence_end(text, start)
-            if end is None:
+            opened = Fence.opened(text, at, start)
+            if opened is None:
                 return None
-            if end:
+            end, self._fence = opened
+            if self._fence:
+                self._open.clear()
                 return end
-        if char == "|" and not self._table:
-            head = self._table_head(text, start)
+        if char != "|":
+            self._table = False
+        elif not self._table:
+            head = heads_table(text, start)
             if head is None:
                 return None
-        elif char != "|":
-            self._table = False
-        marked = bool(text[at:start].strip(" \t"))
-        if char in "\r\n" or marked or _block(text, start) or _underline(text, start):
+            self._table = head
+        if char in "\r\n" or begins_block(text, at, start):
             self._open.clear()
         self._line = False
         return start
 
-    def _fence_end(self, text: str, start: int) -> int | None:
-        """Parse a line that may open a block of code.
-
-        Returns:
-            The index after it, 0 if it opens none, None if what came does not tell.
-        """
-        end = _end(_run(text, start))
-        newline = text.find("\n", end)
-        rest = text[end : newline if newline >= 0 else None]
-        opens = end - start >= _FENCE and not (text[start] == "`" and "`" in rest)
-        if newline < 0 and (opens or end == len(text)):
-            return None
-        if not opens:
-            return 0
-        prefix = text[self._at : start]
-        column = len(prefix.expandtabs(4)) if prefix.strip(" \t>") else 0
-        self._fence = _Fence(text[start:end], ">" in prefix, column)
-        self._open.clear()
-        return newline + 1
-
-    def _code_line(self, text: str, fence: _Fence) -> int | None:
+    def _code_line(self, text: str, fence: Fence) -> int | None:
         """Parse the beginning of a line in a block of code."""
         at = self._at
-        start = _end(_indent(text, at))
-        if start == len(text):
+        left = fence.left(text, at)
+        if left is None:
             return None
-        if fence.is_left(text[at:start], blank=text[start] in "\r\n"):
-            self._fence = None
+        if left == IN_CODE:
+            self._line = False
             return at
-        if text[start] in "`~":
-            end = _end(_run(text, start))
-            newline = text.find("\n", end)
-            rest = text[end : newline if newline >= 0 else None]
-            closes = text[start:end].startswith(fence.marks) and not rest.strip()
-            if newline < 0 and (closes or end == len(text)):
-                return None
-            if closes:
-                self._fence = None
-                return newline + 1
-        self._line = False
-        return at
-
-    def _table_head(self, text: str, start: int) -> bool | None:
-        """Tell whether a line is the head of a table; None if the next will tell."""
-        newline = text.find("\n", start)
-        if newline < 0:
-            return None
-        if _delimiter(text, newline + 1):
-            self._table = True
-            return True
-        return None if _delimiter_begun(text, newline + 1) else False
+        self._fence = None
+        return left
 
     def _decided(self, text: str, cut: int) -> int:
         """Keep back the beginning of a line that may yet begin another block."""
@@ -291,7 +222,7 @@ class Markdown:
         if not begin and self._before not in ("", "\n"):
             return cut
         line = text[begin:cut]
-        return begin if _undecided(line) or _lone_tag(line) else cut
+        return begin if undecided(line, 0) or is_lone_tag(line) else cut
 
     def _bracket(self, text: str, char: str, stop: int) -> int | None:
         """Open a link or an image."""
@@ -325,7 +256,7 @@ class Markdown:
         """Open or close emphasis by a run of markers, or both."""
         at = self._at
         char = text[at]
-        end = _end(_run(text, at))
+        end = run_end(text, at)
         if end > stop:
             return None
         before = text[at - 1] if at else self._before
@@ -384,14 +315,14 @@ def _tag_end(text: str, at: int) -> int | None:
 
 def _code_end(text: str, at: int) -> int | None:
     """Find the end of a code span; without an end in its block it is text."""
-    begin = end = _end(_run(text, at))
+    begin = end = run_end(text, at)
     marker = text[at:begin]
     if end == len(text):
         return None
     blank = _blank_line(text, end)
     limit = blank.start() if blank else len(text)
     while (start := text.find("`", end, limit)) >= 0:
-        end = _end(_run(text, start))
+        end = run_end(text, start)
         if end == len(text):
             return None
         if end - start == len(marker):
