@@ -66,3 +66,10 @@ def test_the_wait_is_told():
     assert Holdback(2, "F").max_wait == 2.0
     assert Holdback(None, "F").max_wait is None
     assert Holdback(math.inf, "F").max_wait is None
+
+
+def test_without_a_wait_nothing_is_ever_due_later():
+    held = Holdback(0, "F")
+    assert held.keep("\u200d", 1, 10.0) == ""
+    assert held.keep("\u200d👩", 1, 11.0) == "\u200d👩"
+    assert held.deadline is None

@@ -72,7 +72,7 @@ class Holdback:
             return self.release(now)
         self.text = text[cut:]
         self._due = now + self._wait
-        return text[:cut]
+        return text[:cut] + ("" if self._wait else self.release(now))
 
     def release(self, now: float) -> str:
         """Give up what has waited long enough.
