@@ -49,3 +49,37 @@ def test_a_text_that_takes_something_back():
 def test_deltas_join_to_the_text(parts):
     wholes = ["".join(parts[: n + 1]) for n in range(len(parts))]
     assert "".join(fed(*wholes)) == "".join(parts)
+
+
+class Looked(str):
+    """A text that counts how much of it is looked at character by character."""
+
+    __slots__ = ()
+    characters = 0
+
+    def __getitem__(self, key):
+        return Looked(super().__getitem__(key))
+
+    def rstrip(self, chars=None):
+        Looked.characters += len(self)
+        return super().rstrip(chars)
+
+
+def test_a_long_unsure_tail_is_looked_at_once(monkeypatch):
+    monkeypatch.setattr(Looked, "characters", 0)
+    cumulative = Cumulative()
+    for n in range(1, 3001):
+        assert cumulative.feed(Looked("\ufffd" * n)) == ""
+    assert cumulative.feed(Looked("\ufffd" * 3000 + "x")) == "\ufffd" * 3000 + "x"
+    assert 3000 <= Looked.characters <= 2 * 3001
+
+
+def test_a_long_run_inside_a_text_costs_its_length():
+    text = "\ufffd" * 300_000 + "x"  # a search from each of its places never ends
+    assert fed(text) == [text, ""]
+
+
+def test_what_follows_a_flushed_tail_is_new():
+    cumulative = Cumulative()
+    assert cumulative.feed("a\ufffd") + cumulative.flush() == "a\ufffd"
+    assert cumulative.feed("a\ufffd\ufffd") + cumulative.flush() == "\ufffd"

@@ -34,7 +34,7 @@ def test_a_burst_is_spread_evenly_and_not_too_late():
     assert sum(sizes) > 900
     times = [time for time, _ in out]
     assert all(b - a >= FRAME - 1e-6 for a, b in itertools.pairwise(times))
-    assert all(time % 1 <= 0.4 for time in times)
+    assert all(time % 1 <= 0.4 + 1e-6 for time in times)
 
 
 def test_an_even_stream_passes_almost_untouched():
@@ -68,8 +68,45 @@ def test_slow_frames_do_not_break_the_lag():
     assert by.feed("ab", 1.0) == ["a"]
     assert by.feed("cd", 1.05) == []
     assert by.deadline == pytest.approx(1.1)
-    assert by.feed("", 1.1) == ["bc"]
+    assert by.feed("", 1.1) == ["bcd"]
     assert by.deadline is None
+
+
+def test_the_last_character_of_a_burst_goes_out_in_time():
+    by = Frames(fps=60, max_lag=0.4)
+    shown = [(5.0, piece) for piece in by.feed("one two thr", 5.0)]
+    shown += _show(by, 60.0, 5.0)
+    assert "".join(piece for _, piece in shown) == "one two thr"
+    assert shown[-1][0] <= 5.4 + 1e-6
+    assert by.deadline is None
+    assert by.flush() == []
+
+
+@pytest.mark.parametrize(
+    "begun", ["👩\u200d", "🇯", "\u1100", "क\u094d", "\u0600", "\r"]
+)
+def test_only_what_is_visibly_unfinished_stays(begun):
+    by = Frames(fps=60, max_lag=0.4)
+    shown = [(5.0, piece) for piece in by.feed("ab" + begun, 5.0)]
+    shown += _show(by, 60.0, 5.0)
+    assert "".join(piece for _, piece in shown) == "ab"
+    assert by.deadline is None
+    assert by.flush() == [begun]
+
+
+@pytest.mark.parametrize("whole", ["é", "👩", "🇯🇵", "각", "か", "👍🏽", "1", "\n"])
+def test_what_could_grow_but_is_whole_does_not_stay(whole):
+    by = Frames(fps=60, max_lag=0.4)
+    shown = [(5.0, piece) for piece in by.feed("ab" + whole, 5.0)]
+    shown += _show(by, 60.0, 5.0)
+    assert "".join(piece for _, piece in shown) == "ab" + whole
+
+
+def test_a_flag_goes_when_its_second_half_comes_late():
+    by = Frames(fps=60, max_lag=0.4)
+    assert by.feed("🇯", 5.0) == []
+    assert by.deadline is None
+    assert by.feed("🇵", 7.0) == ["🇯🇵"]
 
 
 def test_too_great_a_backlog_goes_before_its_frame():
@@ -86,16 +123,16 @@ def test_ages_are_few_numbers_however_much_comes():
     by = Frames()
     for i in range(20_000):
         by.feed("ab", 1.0 + i * 1e-5)
-    assert len(by._due) <= 40
+    assert len(by._backlog._due) <= 40
 
 
-@pytest.mark.parametrize("fps", [0, -1, math.nan, math.inf])
+@pytest.mark.parametrize("fps", [0, -1, math.nan, math.inf, "60", None, True, 10**400])
 def test_wrong_rates_are_refused(fps):
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"frames per second.*Frames\(fps=60\)"):
         Frames(fps=fps)
 
 
-@pytest.mark.parametrize("lag", [-0.1, math.nan, math.inf])
+@pytest.mark.parametrize("lag", [-0.1, math.nan, math.inf, "x", None, False])
 def test_wrong_lags_are_refused(lag):
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"seconds.*Frames\(max_lag=0.4\)"):
         Frames(max_lag=lag)

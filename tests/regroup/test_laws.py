@@ -1,6 +1,8 @@
 """The laws every re-aggregator keeps, whatever the text and however it is split."""
 
 import itertools
+import math
+import re
 import subprocess
 import sys
 
@@ -50,6 +52,8 @@ MAKERS = {
 }
 # Time does not change these, so any split gives the same pieces.
 TIMELESS = ["words-patient", "sentences", "lines", "graphemes"]
+# These have no deadline.
+WAITING = [*TIMELESS, "tokens", "markdown"]
 
 BITS = [
     *"aZ 1.,!?;:'\"()[]<>-_*`#\n\r\t$",
@@ -88,27 +92,45 @@ def _deltas(draw):
 
 
 def _drive(by, deltas):
-    """Feed as a driver does, keeping every deadline; give pieces with their times."""
-    now, out = 100.0, []
+    """Feed as a driver does, keeping every deadline.
+
+    Gives pieces, each with its time and the length of the text that had come by then.
+    """
+    now, come, out = 100.0, 0, []
     for text, wait in deltas:
         then = now + wait
         while (due := by.deadline) is not None and due <= then:
             assert due > now or now == 100.0
             now = max(now, due)
-            out += [(piece, now) for piece in by.feed("", now)]
+            out += [(piece, now, come) for piece in by.feed("", now)]
             assert by.deadline is None or by.deadline > now
         now = then
-        out += [(piece, now) for piece in by.feed(text, now)]
-    out += [(piece, now) for piece in by.flush()]
+        come += len(text)
+        out += [(piece, now, come) for piece in by.feed(text, now)]
+    out += [(piece, now, come) for piece in by.flush()]
     return out
 
 
 def _pieces(by, parts):
-    return [piece for piece, _ in _drive(by, [(part, 0.0) for part in parts])]
+    return [piece for piece, *_ in _drive(by, [(part, 0.0) for part in parts])]
 
 
 def _clusters(text):
     return regex.findall(r"\X", text)
+
+
+def _edges(text, begin):
+    return {*itertools.accumulate(map(len, _clusters(text[begin:])), initial=begin)}
+
+
+def _unfinished(text):
+    """Whether a reader sees that the last cluster lacks something (UAX #29)."""
+    if re.search("[\u200d\u0600\u0d4e\u1100\u094d\r]$", text):
+        return True
+    cluster = _clusters(text)[-1] if text else ""
+    return sum("\U0001f1e6" <= char <= "\U0001f1ff" for char in cluster) == 1 and (
+        cluster[-1] > "\U0001f1e5"
+    )
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
@@ -117,17 +139,32 @@ def _clusters(text):
 @example(deltas=[("a\r", 0), ("\n", 1), ("b", 1)])
 @example(deltas=[("🇯", 0), ("🇵", 1), ("🇺", 1), ("🇸", 1)])
 @example(deltas=[("ท", 0), ("ำ", 1), ("ง", 1)])
+@example(deltas=[("👨", 0), ("\u200d", 0), ("👩", 0.001), ("\u200d👧", 0)])
 def test_pieces_are_the_text_in_whole_clusters(make, deltas):
     by = make()
     text = "".join(part for part, _ in deltas)
-    pieces = [piece for piece, _ in _drive(by, deltas)]
-    assert "".join(pieces) == text
-    assert "" not in pieces
+    shown, edges = "", _edges(text, 0)
+    for piece, _, come in _drive(by, deltas):
+        assert piece
+        shown += piece
+        if len(shown) not in edges:
+            # Waiting was over, nothing more was there, and it looked whole.
+            assert len(shown) == come
+            assert not _unfinished(shown)
+            edges = _edges(text, come)  # what grows on stands alone
+    assert shown == text
+    assert by.flush() == []
+    assert by.deadline is None
+
+
+@pytest.mark.parametrize("make", [MAKERS[name] for name in WAITING], ids=WAITING)
+@given(deltas=_deltas())
+def test_without_a_deadline_no_cluster_is_ever_cut(make, deltas):
+    text = "".join(part for part, _ in deltas)
+    pieces = [piece for piece, *_ in _drive(make(), deltas)]
     assert list(itertools.chain.from_iterable(map(_clusters, pieces))) == (
         _clusters(text)
     )
-    assert by.flush() == []
-    assert by.deadline is None
 
 
 @pytest.mark.parametrize("make", [MAKERS[name] for name in TIMELESS], ids=TIMELESS)
@@ -151,22 +188,37 @@ def test_any_split_gives_the_same_pieces(make, deltas):
     ],
 )
 @given(deltas=_deltas())
-def test_all_but_a_growing_cluster_is_out_in_time(make, limit, deltas):
+@example(deltas=[("aaa", 0.0), ("🇯", 0.0), ("a", 0.1)])
+def test_all_but_an_unfinished_cluster_is_out_in_time(make, limit, deltas):
     deltas = [*deltas, ("", 10.0)]
     text = "".join(part for part, _ in deltas)
-    # When the character after the end of its cluster had come, each may be shown.
     arrivals, now = [], 100.0
     for part, wait in deltas:
         now += wait
         arrivals += [now] * len(part)
-    shown = [t for piece, t in _drive(make(), deltas) for _ in piece]
-    end = 0
-    for cluster in _clusters(text):
-        end += len(cluster)
-        if end == len(text):
-            break
-        known = arrivals[end]
-        assert shown[end - 1] <= known + limit + 1e-6
+    shown = [t for piece, t, _ in _drive(make(), deltas) for _ in piece]
+    frame = getattr(make(), "_frame", 0.0)
+    for at, time in enumerate(shown):
+        assert time <= _due(text, arrivals, at, limit, frame) + 1e-6
+
+
+def _due(text, arrivals, at, limit, frame):
+    """When a character must be out.
+
+    What was visibly unfinished when it was due waits until it is whole, and then for
+    its frame.
+    """
+    due = arrivals[at] + limit
+    while True:
+        before = sum(arrival < due - 1e-6 for arrival in arrivals)
+        until = sum(arrival <= due + 1e-6 for arrival in arrivals)
+        begun = [end for end in (max(before, at + 1), until) if _unfinished(text[:end])]
+        if len(text) in begun:
+            return math.inf
+        later = max([due, *(arrivals[end] + frame for end in begun)])
+        if later == due:
+            return due
+        due = later
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

@@ -94,12 +94,12 @@ def test_max_wait_begins_a_new_piece():
     by = Tokens(3, max_wait=1.0)
     by.feed("ab", 0.0, tokens=2)
     assert by.deadline == 1.0
-    assert by.feed("", 1.0) == ["a"]
+    assert by.feed("", 1.0) == ["ab"]
     assert by.deadline is None
-    assert by.feed("cd", 1.5, tokens=2) == ["bc"]
-    assert by.feed("ef", 1.6, tokens=2) == []
-    assert by.feed("g", 1.6, tokens=1) == []
-    assert by.feed("h", 1.6, tokens=1) == ["defg"]
+    assert by.feed("cd", 1.5, tokens=2) == []
+    assert by.deadline == 2.5
+    assert by.feed("ef", 1.6, tokens=1) == []
+    assert by.feed("g", 1.6, tokens=1) == ["cdef"]
 
 
 def test_text_that_counts_as_nothing_is_bounded():
@@ -135,7 +135,13 @@ def test_the_vocabulary_is_loaded_by_its_name(monkeypatch):
     assert names == ["o200k_base"]
 
 
-@pytest.mark.parametrize("n", [0, -1])
+@pytest.mark.parametrize("n", [0, -1, 1.5, "8", None, True])
 def test_wrong_counts_are_refused(n):
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"tokens a piece, 1 or more: Tokens\(8\)"):
         Tokens(n)
+
+
+@pytest.mark.parametrize("encoding", [None, 7, ENCODING.encode_ordinary])
+def test_what_cannot_count_is_refused(encoding):
+    with pytest.raises(UsageError, match=r"Tokens\(8, encoding=\"cl100k_base\"\)"):
+        Tokens(2, encoding=encoding)

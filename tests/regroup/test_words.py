@@ -50,10 +50,11 @@ def test_max_wait_bounds_the_delay():
     assert by.feed("东hel", 1.0) == ["东"]
     assert by.deadline == 1.2
     assert by.feed("", 1.1) == []
-    assert by.feed("", 1.2) == ["he"]
+    assert by.feed("", 1.2) == ["hel"]
     assert by.deadline is None
-    assert by.feed("lo", 5.0) == ["ll"]
-    assert by.flush() == ["o"]
+    assert by.feed("lo", 5.0) == []
+    assert by.deadline == 5.2
+    assert by.flush() == ["lo"]
 
 
 @given(st.text(st.characters(codec="ascii"), max_size=40))

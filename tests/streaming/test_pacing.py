@@ -7,12 +7,29 @@ import anyio
 import pytest
 
 import midstream
-from midstream import Lines, Tokens, Words, aregroup, regroup
+from midstream import Lines, Sentences, Tokens, Words, aregroup, regroup
 from midstream._streaming import pacing
 from midstream._streaming.beside import _AHEAD, Late, ThreadReader, read_beside
 from midstream.testing import FakeServer, Stall
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+class Whole:
+    """A regrouper of a user's own: all in one piece."""
+
+    deadline = None
+
+    def __init__(self):
+        self._parts = []
+
+    def feed(self, text, now):
+        self._parts.append(text)
+        return []
+
+    def flush(self):
+        parts, self._parts = self._parts, []
+        return ["".join(parts)]
 
 
 class Late2:
@@ -46,9 +63,45 @@ def test_without_a_deadline_no_thread_is_started():
 def test_what_waits_goes_out_though_nothing_comes():
     texts = Late2(["hel", "lo world"])
     pieces = regroup(texts, Words(max_wait=0.02))
-    assert next(pieces) == "he"
+    assert next(pieces) == "hel"
     texts.go.set()
-    assert "".join(pieces) == "llo world"
+    assert "".join(pieces) == "lo world"
+
+
+def _slowly(by):
+    return regroup(iter(["one tw", "o thr", "ee"]), by)
+
+
+@pytest.mark.parametrize("by", [Words(None), Lines(), Sentences(), Whole()])
+def test_one_regrouper_serves_many_runs(by):
+    left = _slowly(by)
+    next(left)
+    left.close()
+    assert "".join(_slowly(by)) == "one two three"
+    both = zip(_slowly(by), _slowly(by), strict=True)
+    assert ["".join(run) for run in zip(*both, strict=True)] == ["one two three"] * 2
+
+
+@BACKENDS
+@pytest.mark.parametrize("by", [Words(None), Lines(), Sentences(), Whole()])
+def test_one_regrouper_serves_many_async_runs(backend, by):
+    async def texts():
+        for text in ["one tw", "o thr", "ee"]:
+            await anyio.lowlevel.checkpoint()
+            yield text
+
+    async def main():
+        found = [""] * 4
+
+        async def run(at):
+            found[at] = "".join(await _collect(aregroup(texts(), by)))
+
+        async with anyio.create_task_group() as group:
+            for at in range(4):
+                group.start_soon(run, at)
+        return found
+
+    assert anyio.run(main, backend=backend) == ["one two three"] * 4
 
 
 def test_an_error_of_the_source_arrives_after_what_came_before():
@@ -82,7 +135,7 @@ def test_a_thread_that_is_left_with_a_full_queue_ends():
 def test_a_source_that_cannot_be_closed_does_not_hold_the_reader():
     texts = Late2(["hello", "never"])
     pieces = regroup(texts, Words(max_wait=0.01))
-    assert next(pieces) == "hell"
+    assert next(pieces) == "hello"
     pieces.close()
     texts.go.set()
 
@@ -131,7 +184,7 @@ def test_async_deadlines_fire_while_a_read_is_pending(backend):
         go.set()
         return first, "".join(await _collect(pieces))
 
-    assert anyio.run(main, backend=backend) == ("he", "llo world")
+    assert anyio.run(main, backend=backend) == ("hel", "lo world")
 
 
 @BACKENDS

@@ -2,7 +2,10 @@
 
 All are sans-I/O and keep three laws: the pieces joined are exactly the text, none is
 empty, and none ends inside a grapheme cluster. What is held back is bounded in time
-by ``max_wait`` or ``max_lag`` where there is one, and in size always.
+by ``max_wait`` or ``max_lag`` where there is one, and in size always. When that time is
+over, only a cluster that is visibly unfinished stays; one that looked whole and grows
+after all goes on in the next piece. ``fresh()`` gives one with the same settings and no
+text, so that one instance serves any number of streams.
 """
 
 from midstream._regroup.frames import Frames

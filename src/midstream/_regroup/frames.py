@@ -6,17 +6,17 @@ arrivals, learned as they come), and never over more than ``max_lag``: what has
 waited that long is out. So a fast, even stream passes almost untouched, and a burst
 every half second reads as a steady flow.
 
-A cluster counts as arrived when it is proven finished, as before that it cannot be
-shown. How long text has waited is known by slots of time, not by characters: few
-numbers however much comes, and never later than the truth.
+The last cluster may still grow, so it waits for the character after it, but no longer
+than ``max_lag`` either; only one that is visibly unfinished (half a flag, a joiner with
+nothing to join) stays, as `Holdback` has it.
 """
 
-from collections import deque
-from math import ceil, floor, inf
+from math import ceil, inf
+from typing import Self
 
-from midstream._regroup.segmentation import CLUSTER_LIMIT, edge_from, tail
-from midstream._values.errors import UsageError
-from midstream._values.timeouts import LONGEST, is_seconds
+from midstream._regroup.arguments import number, refused
+from midstream._regroup.backlog import Backlog
+from midstream._regroup.segmentation import edge_from, presentable, tail
 
 LIMIT = 65_536
 """Characters of backlog above which text goes out before its frame."""
@@ -41,38 +41,35 @@ class Frames:
     __slots__ = (
         "_arrived",
         "_backlog",
-        "_due",
-        "_finished",
+        "_began",
+        "_fps",
         "_frame",
         "_gap",
-        "_given",
         "_growing",
         "_lag",
+        "_last_due",
         "_next",
-        "_parts",
-        "_read",
-        "_slot",
     )
 
     def __init__(self, fps: float = 60, max_lag: float = 0.4) -> None:
-        if not is_seconds(fps) or not 0 < fps < inf:
-            raise UsageError(f"fps must be above 0, not {fps!r}")
-        if not is_seconds(max_lag) or max_lag > LONGEST:
-            raise UsageError(f"max_lag must be 0 seconds or more, not {max_lag!r}")
-        self._frame = min(1 / fps, max_lag)  # slow frames may not break max_lag
-        self._lag = max_lag
-        self._slot = max_lag / _SLOTS
-        self._gap = max_lag / 4  # between arrivals; a guess until some have come
+        wanted = "fps is frames per second, above 0"
+        self._fps = number(fps, wanted, "Frames(fps=60)")
+        if not self._fps:
+            raise refused(fps, wanted, "Frames(fps=60)")
+        wanted = "max_lag is seconds, 0 or more"
+        self._lag = number(max_lag, wanted, "Frames(max_lag=0.4)")
+        self._frame = min(1 / self._fps, self._lag)  # slow frames may not break max_lag
+        self._gap = self._lag / 4  # between arrivals; a guess until some have come
         self._arrived: float | None = None
         self._next = -inf  # the next frame
+        self._backlog = Backlog(self._lag / _SLOTS)
         self._growing = ""  # the last cluster, not yet proven finished
-        self._parts: list[str] = []  # finished text that is not in the backlog yet
-        self._backlog = ""
-        self._read = 0  # index in the backlog of what comes next
-        self._finished = 0  # characters since the beginning: proven finished,
-        self._given = 0  # and given out
-        # When text must be out, and the count of characters up to its end.
-        self._due: deque[tuple[float, int]] = deque()
+        self._began = 0.0  # when its first character came
+        self._last_due = inf  # when it must be out for all that; inf if it need not be
+
+    def fresh(self) -> Self:
+        """Give one with the same settings that has seen no text."""
+        return type(self)(self._fps, self._lag)
 
     def feed(self, text: str, now: float) -> list[str]:
         """Take text and give the piece for this frame.
@@ -86,17 +83,20 @@ class Frames:
         """
         if text:
             self._take(text, now)
-        waiting = self._finished - self._given
-        if not waiting:
-            return []
         if now >= self._next - _SLACK:
-            size = max(self._share(waiting, now), waiting - LIMIT)
-        elif waiting > LIMIT:
-            size = waiting - LIMIT // 2
+            last = now >= self._last_due or now + self._frame > self._last_due + _SLACK
+            if last:  # and so all that came before it
+                self._next = now + self._frame
+                return self.flush()
+            size = max(self._share(now), len(self._backlog) - LIMIT)
+        elif len(self._backlog) > LIMIT:
+            size = len(self._backlog) - LIMIT // 2
         else:
             return []
+        if size <= 0:
+            return []
         self._next = now + self._frame
-        return [self._give(size)]
+        return [self._backlog.give(size)]
 
     def flush(self) -> list[str]:
         """Give all that is left.
@@ -104,56 +104,42 @@ class Frames:
         Returns:
             One piece, or none.
         """
-        rest = self._backlog[self._read :] + "".join(self._parts) + self._growing
-        self._backlog = self._growing = ""
-        self._parts = []
-        self._read = 0
-        self._given = self._finished
-        self._due.clear()
+        rest = self._backlog.clear() + self._growing
+        self._growing = ""
+        self._last_due = inf
         return [rest] if rest else []
 
     @property
     def deadline(self) -> float | None:
-        """The next frame, in seconds, while text waits for it; else None."""
-        return self._next if self._finished > self._given else None
+        """The next frame in which something must go, in seconds; None for never."""
+        if self._backlog:
+            return self._next
+        return None if self._last_due == inf else max(self._next, self._last_due)
 
     def _take(self, text: str, now: float) -> None:
         if self._arrived is not None and now > self._arrived:
             gap = min(now - self._arrived, self._lag)
             self._gap += _LEARN * (gap - self._gap)
         self._arrived = now
-        growing = self._growing + text
+        old = self._growing
+        growing = old + text
         cut = tail(growing)
-        self._growing = growing[cut:]
-        if not cut:
-            return
-        self._parts.append(growing[:cut])
-        self._finished += cut
-        due = now + self._lag
-        if self._due and due - self._due[-1][0] <= self._slot:
-            due = self._due.pop()[0]
-        self._due.append((due, self._finished))
+        if cut:
+            first = min(edge_from(growing, len(old)), cut) if old else 0
+            if first:
+                self._backlog.add(growing[:first], self._began + self._lag)
+            if cut > first:
+                self._backlog.add(growing[first:cut], now + self._lag)
+        if cut or not old:
+            self._began = now
+        self._growing = growing = growing[cut:]
+        whole = growing and presentable(growing) == len(growing)
+        self._last_due = self._began + self._lag if whole else inf
 
-    def _share(self, waiting: int, now: float) -> int:
+    def _share(self, now: float) -> int:
         """Tell how many characters this frame must show, at least."""
-        frame = self._frame
+        waiting = len(self._backlog)
         left = (self._arrived or 0.0) + self._gap - now  # until more is expected
-        share = waiting * frame / left if left > frame else float(waiting)
-        for due, end in self._due:
-            # One frame is left in reserve, as no screen keeps its beat exactly.
-            frames = floor((due - now) / frame) if due - now > frame else 1
-            share = max(share, (end - self._given) / frames)
+        share = waiting * self._frame / left if left > self._frame else float(waiting)
+        share = max(share, self._backlog.urgent(now, self._frame))
         return min(ceil(share - _SLACK), waiting)
-
-    def _give(self, size: int) -> str:
-        if self._read + size > len(self._backlog):
-            self._backlog = self._backlog[self._read :] + "".join(self._parts)
-            self._read = 0
-            self._parts = []
-        window = self._backlog[self._read : self._read + size + CLUSTER_LIMIT]
-        piece = window[: edge_from(window, size)]
-        self._read += len(piece)
-        self._given += len(piece)
-        while self._due and self._due[0][1] <= self._given:
-            self._due.popleft()
-        return piece

@@ -3,6 +3,8 @@
 The last cluster is always kept back until the next character proves it finished.
 """
 
+from typing import Self
+
 from midstream._regroup.segmentation import clusters, tail
 
 
@@ -13,6 +15,10 @@ class Graphemes:
 
     def __init__(self) -> None:
         self._held = ""
+
+    def fresh(self) -> Self:
+        """Give one that has seen no text."""
+        return type(self)()
 
     def feed(self, text: str, now: float) -> list[str]:
         """Take text and give the clusters that are finished.

@@ -1,17 +1,18 @@
 """Text that waits for its piece to become whole, and for how long at most.
 
-When the wait is over, everything but the last grapheme cluster goes: that one may
-still grow (👩 awaits a joiner and 👧), and a cluster cut in two is shown as rubbish for
-good, while a late last character is only late. It goes as soon as the next text
-proves it finished, or at the flush. While only such a rest is held there is no
-deadline, since waking up could change nothing.
+When the wait is over, everything goes but a last grapheme cluster that is visibly
+unfinished (half a flag, a joiner with nothing to join): one cut in two is shown as
+rubbish for good. It goes as soon as the next text makes it whole, or at the flush;
+while only such a rest is held there is no deadline, since waking up could change
+nothing. Any other cluster may still grow, but nobody could tell that it must, and the
+last character of a pause would stay hidden. Text that came just now has its own wait
+before it, so its last cluster is kept while what is overdue goes.
 """
 
 from math import inf
 
-from midstream._regroup.segmentation import tail
-from midstream._values.errors import UsageError
-from midstream._values.timeouts import LONGEST, is_seconds
+from midstream._regroup.arguments import number
+from midstream._regroup.segmentation import presentable, tail
 
 
 class Holdback:
@@ -19,9 +20,11 @@ class Holdback:
 
     Args:
         max_wait: Seconds that text may be held; None for as long as it takes.
+        form: The right form of the call that sets it, for the error.
 
     Attributes:
-        text: What is held; begins at the edge of a cluster.
+        text: What is held; begins at the edge of a cluster, or where one was shown
+            before it grew.
 
     Raises:
         UsageError: If `max_wait` is no number of seconds, 0 or more.
@@ -29,14 +32,20 @@ class Holdback:
 
     __slots__ = ("_due", "_stuck", "_wait", "text")
 
-    def __init__(self, max_wait: float | None) -> None:
-        if max_wait is not None and not is_seconds(max_wait):
-            raise UsageError(f"max_wait must be 0 seconds or more, not {max_wait!r}")
+    def __init__(self, max_wait: float | None, form: str) -> None:
+        wait = inf
+        if max_wait is not None and max_wait != inf:
+            wanted = "max_wait is seconds, 0 or more, or None"
+            wait = number(max_wait, wanted, form)
         self.text = ""
-        wait = inf if max_wait is None else max_wait
-        self._wait = wait if wait <= LONGEST else inf
+        self._wait = wait
         self._due = inf
         self._stuck = False
+
+    @property
+    def max_wait(self) -> float | None:
+        """Seconds that text may be held; None for as long as it takes."""
+        return None if self._wait == inf else self._wait
 
     def keep(self, text: str, fresh: int, now: float) -> str:
         """Hold this text instead of what was held before.
@@ -51,15 +60,19 @@ class Holdback:
             The part that is overdue already, often ``""``.
         """
         self.text = text
-        if len(text) <= fresh:
-            self._due = now + self._wait
-        if now >= self._due:
-            overdue = self.release(now)
-            if len(self.text) <= fresh:
-                self._due = now + self._wait
-            return overdue
         self._stuck = False
-        return ""
+        old = len(text) - fresh
+        if old <= 0:
+            self._due = now + self._wait
+            return "" if self._wait else self.release(now)
+        if now < self._due:
+            return ""
+        cut = tail(text)
+        if cut < old:
+            return self.release(now)
+        self.text = text[cut:]
+        self._due = now + self._wait
+        return text[:cut] + ("" if self._wait else self.release(now))
 
     def release(self, now: float) -> str:
         """Give up what has waited long enough.
@@ -68,12 +81,12 @@ class Holdback:
             now: The time, in seconds.
 
         Returns:
-            All but the last cluster if it is due, else ``""``.
+            All but a visibly unfinished cluster if it is due, else ``""``.
         """
         if now < self._due:
             return ""
         text = self.text
-        cut = tail(text)
+        cut = presentable(text)
         self.text = text[cut:]
         self._stuck = True
         return text[:cut]

@@ -7,6 +7,7 @@ its end has come, so that a long line in short parts costs no more than its leng
 """
 
 import re
+from typing import Self
 
 from midstream._regroup.segmentation import edge_until
 
@@ -25,6 +26,10 @@ class Lines:
         self._parts: list[str] = []
         self._size = 0
         self._open = False  # a CR at the end may be the first half of a CR LF
+
+    def fresh(self) -> Self:
+        """Give one that has seen no text."""
+        return type(self)()
 
     def feed(self, text: str, now: float) -> list[str]:
         """Take text and give the lines that are whole.

@@ -1,10 +1,16 @@
-"""Markdown: text in which no marker is left open, so that a renderer never flickers.
+r"""Markdown: text in which no marker is left open, so that a renderer never flickers.
 
 From the opening marker on, text waits until the construct is whole: emphasis
 (``**bold**``), code spans, links and images with their targets, tags. The line of a
 fence waits for its end; the code inside passes at once. A marker that can no longer be
 closed (a blank line or another block came) is plain text and goes, as a renderer
 that sees all of the text will show it as such, too.
+
+The beginning of a line waits until it is sure which block it begins, and goes with
+its first character of content: ``Items:\n-`` is a heading until the list item comes,
+``#`` one until ``#5``, ``***`` a rule until ``***all***``, ``<b>`` alone a block of
+HTML. Of tables, the head waits for the end of the row under it. What may still happen
+is that plain text is promoted: by ``===`` under a paragraph that was shown long ago.
 
 The grammar is CommonMark's as far as waiting needs it: flanking rules decide what may
 open; what may close is judged leniently, since ``**「強調」**です`` is closed for any
@@ -14,26 +20,31 @@ is looked at again, and is bounded by ``LIMIT``.
 
 import re
 from dataclasses import dataclass
+from typing import Self
 
+from midstream._regroup.blocks import (
+    IN_CODE,
+    Fence,
+    begins_block,
+    content,
+    heads_table,
+    is_lone_tag,
+    run_end,
+    undecided,
+)
 from midstream._regroup.segmentation import edge_until, tail
 
 LIMIT = 2048
 """Characters that an open construct may hold back before all of it goes."""
 
-_indent = re.compile(r"[ \t>]*+").match
-_run = re.compile(r"(.)\1*+").match
 _spaces = re.compile(r"[ \t]*+").match
 _special = re.compile(r"[\\`*_~\[\]!<\n]").search
 _blank_line = re.compile(r"\n[ \t]*\r?\n").search
-_block = re.compile(r"(?:[-+*]|#{1,6}|\d{1,9}[.)])\s|\|").match
-_block_begun = re.compile(r"(?:#{1,6}|\d{1,9}[.)]?)\Z").match
 _tag = re.compile(r"<(?:!--(?s:.)*?--|(?!!--)[A-Za-z/!?][^<>]*+)>").match
 _tag_begun = re.compile(r"<(?:\Z|!--|[A-Za-z/!?][^<>]*+\Z)").match
 _target = re.compile(
     r"\((?:[^()\\]|\\(?s:.)|\((?:[^()\\]|\\(?s:.))*+\))*+\)|\[[^\[\]]*+\]"
 ).match
-
-_FENCE = 3  # markers that begin or end a block of code
 
 
 @dataclass(slots=True)
@@ -49,15 +60,28 @@ class Markdown:
     Pieces are as long as what came allows; joined, they are exactly the text.
     """
 
-    __slots__ = ("_at", "_before", "_fence", "_held", "_line", "_open")
+    __slots__ = (
+        "_at",
+        "_before",
+        "_fence",
+        "_held",
+        "_line",
+        "_open",
+        "_table",
+    )
 
     def __init__(self) -> None:
         self._held = ""
         self._at = 0  # index in the held text up to which it is parsed
         self._open: list[_Opener] = []  # markers that are not closed yet
-        self._fence = ""  # the fence that the code block began with
+        self._fence: Fence | None = None  # what the block of code began with
+        self._table = False  # the line before was of a table
         self._line = True  # the parser stands at the beginning of a line
         self._before = ""  # the last character that went out
+
+    def fresh(self) -> Self:
+        """Give one that has seen no text."""
+        return type(self)()
 
     def feed(self, text: str, now: float) -> list[str]:
         """Take text and give what is not inside an open construct.
@@ -80,6 +104,7 @@ class Markdown:
                 break
             self._at = step
         cut = self._open[0].at if self._open else self._at
+        cut = self._decided(buffer, cut)
         if len(buffer) - cut > LIMIT:
             self._open.clear()
             self._line = False
@@ -148,33 +173,56 @@ class Markdown:
 
     def _line_start(self, text: str) -> int | None:
         """Parse what begins a line: a fence, a blank line or another block."""
+        if self._fence:
+            return self._code_line(text, self._fence)
         at = self._at
-        start = _end(_indent(text, at))
+        if undecided(text, at):
+            return None
+        start = content(text, at)
         if start == len(text):
             return None
         char = text[start]
         if char in "`~":
-            end = _end(_run(text, start))
-            fence = text[start:end]
-            newline = text.find("\n", end)
-            rest = text[end : newline if newline >= 0 else None]
+            opened = Fence.opened(text, at, start)
+            if opened is None:
+                return None
+            end, self._fence = opened
             if self._fence:
-                closes = fence.startswith(self._fence) and not rest.strip()
-            else:
-                closes = len(fence) >= _FENCE and not (char == "`" and "`" in rest)
-            if newline < 0 and (closes or end == len(text)):
-                return None
-            if closes:
-                self._fence = "" if self._fence else fence
                 self._open.clear()
-                return newline + 1
-        elif not self._fence and self._open:
-            if char in "\r\n" or _block(text, start):
-                self._open.clear()
-            elif _block_begun(text, start):
+                return end
+        if char != "|":
+            self._table = False
+        elif not self._table:
+            head = heads_table(text, start)
+            if head is None:
                 return None
+            self._table = head
+        if char in "\r\n" or begins_block(text, at, start):
+            self._open.clear()
         self._line = False
-        return at
+        return start
+
+    def _code_line(self, text: str, fence: Fence) -> int | None:
+        """Parse the beginning of a line in a block of code."""
+        at = self._at
+        left = fence.left(text, at)
+        if left is None:
+            return None
+        if left == IN_CODE:
+            self._line = False
+            return at
+        self._fence = None
+        return left
+
+    def _decided(self, text: str, cut: int) -> int:
+        """Keep back the beginning of a line that may yet begin another block."""
+        if self._fence:
+            return cut
+        begin = text.rfind("\n", 0, cut) + 1
+        if not begin and self._before not in ("", "\n"):
+            return cut
+        line = text[begin:cut]
+        return begin if undecided(line, 0) or is_lone_tag(line) else cut
 
     def _bracket(self, text: str, char: str, stop: int) -> int | None:
         """Open a link or an image."""
@@ -208,7 +256,7 @@ class Markdown:
         """Open or close emphasis by a run of markers, or both."""
         at = self._at
         char = text[at]
-        end = _end(_run(text, at))
+        end = run_end(text, at)
         if end > stop:
             return None
         before = text[at - 1] if at else self._before
@@ -267,14 +315,14 @@ def _tag_end(text: str, at: int) -> int | None:
 
 def _code_end(text: str, at: int) -> int | None:
     """Find the end of a code span; without an end in its block it is text."""
-    begin = end = _end(_run(text, at))
+    begin = end = run_end(text, at)
     marker = text[at:begin]
     if end == len(text):
         return None
     blank = _blank_line(text, end)
     limit = blank.start() if blank else len(text)
     while (start := text.find("`", end, limit)) >= 0:
-        end = _end(_run(text, start))
+        end = run_end(text, start)
         if end == len(text):
             return None
         if end - start == len(marker):

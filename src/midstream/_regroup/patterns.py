@@ -28,6 +28,16 @@ LAST_FIRM = regex.compile(
 FINISHED = regex.compile(r"[\p{GCB=Control}\n]")
 """A character nothing can be joined to (GB4); a lone CR still awaits its LF."""
 
+UNFINISHED = regex.compile(
+    r"(?V1)(?:(?<!\p{RI})\p{RI}|[\p{GCB=ZWJ}\p{GCB=L}\p{GCB=Prepend}\p{InCB=Linker}])\Z"
+)
+"""The end of a cluster that a reader sees is not whole.
+
+Half a flag, a joiner or a virama (GB9c) with nothing to join, a Korean consonant
+without its vowel, a prepended sign without its number. Others may grow, too (e, é), but
+are whole as they stand.
+"""
+
 GROWS = regex.compile(r"[\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}]")
 """A character that never begins a cluster after a printable one (GB9, GB9a)."""
 

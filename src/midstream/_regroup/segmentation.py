@@ -3,7 +3,8 @@ r"""Where text may be cut: edges of grapheme clusters (UAX #29) in growing text.
 No cluster can be proven finished before the character after it has come: a family
 joiner, a second flag letter or a late accent may still follow. So ``tail`` tells
 where the last, still growing cluster begins, and callers keep it back. Only after a
-line feed or another control character nothing can be joined (GB4).
+line feed or another control character nothing can be joined (GB4). At a deadline less
+is asked: ``presentable`` keeps back only what a reader would see is not whole.
 
 All functions take text that begins at an edge. Between two ASCII characters the
 answer is immediate (only CR LF stay together); otherwise the search goes back to the
@@ -59,6 +60,22 @@ def tail(text: str) -> int:
     elif rules().FINISHED.match(last):
         return size
     return _until(text, size - 1)
+
+
+def presentable(text: str) -> int:
+    """Find how much may be shown when waiting is over.
+
+    Args:
+        text: Text that begins at an edge.
+
+    Returns:
+        The length of the text; less its last cluster if that is visibly unfinished,
+        or a CR whose LF may follow.
+    """
+    if not text or "\r" != text[-1] < "\x80":
+        return len(text)
+    unfinished = text[-1] == "\r" or rules().UNFINISHED.search(text, tail(text))
+    return tail(text) if unfinished else len(text)
 
 
 def is_edge(text: str, at: int) -> bool:

@@ -13,8 +13,9 @@ edge is encoded in parts, which may count a token too many.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from midstream._regroup.arguments import count, refused
 from midstream._regroup.holdback import Holdback
 from midstream._regroup.segmentation import CLUSTER_LIMIT, edge_from, edge_until, tail
 from midstream._values.errors import UsageError
@@ -32,6 +33,7 @@ _beyond = re.compile(f"[{_BEYOND}]").search
 _to_word_edge = re.compile(rf"(?s:.*)(?:\S(?= )|\w(?=[{_BEYOND}]))").match
 
 
+@runtime_checkable
 class Encoding(Protocol):
     """What is needed of a ``tiktoken.Encoding``."""
 
@@ -50,13 +52,14 @@ class Tokens:
     Args:
         n: Tokens a piece, 1 or more.
         max_wait: Seconds that text may be held back for its piece to fill; None for
-            as long as it takes. Once they are over, all but the last grapheme
-            cluster is given as it is.
+            as long as it takes. Once they are over, it is given as it is, but for a
+            grapheme cluster that is visibly unfinished (👩 with a joiner).
         encoding: What counts when the server does not: the name of a tiktoken
             encoding, loaded when first needed, or an encoding of your own.
 
     Raises:
-        UsageError: If `n` or `max_wait` is out of range.
+        UsageError: If `n` is no whole number, 1 or more, `max_wait` no number of
+            seconds, 0 or more, or `encoding` neither a name nor an encoding.
     """
 
     __slots__ = ("_count", "_counted", "_encoding", "_held", "_marks", "_n")
@@ -68,15 +71,22 @@ class Tokens:
         *,
         encoding: str | Encoding = "cl100k_base",
     ) -> None:
-        count: object = n
-        if not isinstance(count, int) or count < 1:
-            raise UsageError(f"n must be 1 token or more, not {n!r}")
-        self._n = n
-        self._held = Holdback(max_wait)
+        self._n = count(n, "n is tokens a piece, 1 or more", "Tokens(8)")
+        self._held = Holdback(max_wait, "Tokens(8, max_wait=0.5)")
+        if not isinstance(encoding, str | Encoding):
+            raise refused(
+                encoding,
+                "encoding is the name of a tiktoken encoding, or one itself",
+                'Tokens(8, encoding="cl100k_base")',
+            )
         self._encoding = encoding
         self._count = 0  # tokens since the last mark
         self._counted = 0  # index in the held text up to which they are counted
         self._marks: list[int] = []  # indices where pieces end
+
+    def fresh(self) -> Self:
+        """Give one with the same settings that has seen no text."""
+        return type(self)(self._n, self._held.max_wait, encoding=self._encoding)
 
     def feed(self, text: str, now: float, *, tokens: int | None = None) -> list[str]:
         """Take text and give the pieces that are full.

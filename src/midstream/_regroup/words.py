@@ -12,6 +12,7 @@ the standard library that is the same grammar.
 """
 
 import re
+from typing import Self
 
 from midstream._regroup.holdback import Holdback
 from midstream._regroup.segmentation import edge_until, is_edge, rules
@@ -38,8 +39,8 @@ class Words:
 
     Args:
         max_wait: Seconds that text may be held back for its word to become whole;
-            None for as long as it takes. Once they are over, all but the last
-            grapheme cluster is given as it is.
+            None for as long as it takes. Once they are over, it is given as it is, but
+            for a grapheme cluster that is visibly unfinished (👩 with a joiner).
 
     Raises:
         UsageError: If `max_wait` is no number of seconds, 0 or more.
@@ -48,7 +49,11 @@ class Words:
     __slots__ = ("_held",)
 
     def __init__(self, max_wait: float | None = 0.2) -> None:
-        self._held = Holdback(max_wait)
+        self._held = Holdback(max_wait, "Words(max_wait=0.2)")
+
+    def fresh(self) -> Self:
+        """Give one with the same settings that has seen no text."""
+        return type(self)(self._held.max_wait)
 
     def feed(self, text: str, now: float) -> list[str]:
         """Take text and give the words that are whole.

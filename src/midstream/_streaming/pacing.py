@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from midstream._regroup import Tokens
-from midstream._regroup.checking import check_regrouper
+from midstream._regroup.protocol import fresh
 from midstream._streaming.beside import AsyncReading, Late, Reading
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def regroup(texts: Iterable[str], by: Regrouper) -> Iterator[str]:
 
     Args:
         texts: Pieces of text, as they come.
-        by: How to regroup; one instance serves one run.
+        by: How to regroup; one instance serves any number of runs.
 
     Yields:
         The same text in other pieces. Where ``by`` has a deadline, ``texts`` is read in
@@ -78,7 +78,7 @@ def paced(read: Callable[[float | None], Batch | None], by: Regrouper) -> Iterat
     Yields:
         Pieces.
     """
-    check_regrouper(by)
+    by = fresh(by)
     while True:
         batch: Batch | None = [("", None)]
         with suppress(Late):
@@ -106,9 +106,8 @@ class AsyncPieces:
         by: Regrouper,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        check_regrouper(by)
         self._read = read
-        self._by = by
+        self._by = fresh(by)
         self._close = close
         self._pieces: list[str] = []
         self._ended = False
@@ -148,7 +147,7 @@ def aregroup(texts: AsyncIterable[str], by: Regrouper) -> AsyncPieces:
 
     Args:
         texts: Pieces of text, as they come.
-        by: How to regroup; one instance serves one run.
+        by: How to regroup; one instance serves any number of runs.
 
     Returns:
         An async iterator of pieces. Where ``by`` has a deadline, ``texts`` is read in a
