@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from midstream._values.events import Event, Signal
 
 _COUNTS = (int, type(None))
+_ENDS = (End, Finish)
 
 
 @dataclass(slots=True)
@@ -193,6 +194,24 @@ class Leg:
         if self.fault is None and not (signals and type(signals[-1]) is End):
             self._hear(signals, self._reader.eof)
         return signals, bool(rest)
+
+    def last_words(self) -> list[Event | Signal]:
+        """What a last record without its end says at a drop, if it ends the answer.
+
+        Else nothing is read of it: a replay of the same body brings its other half.
+        """
+        before = self._framer, self._reader, self._channels, self._joining, self.fault
+        self._framer = deepcopy(self._framer)
+        rest = self._framer.flush()
+        if rest:
+            parts = deepcopy((self._reader, self._channels, self._joining))
+            self._reader, self._channels, self._joining = parts
+            signals = self._read(rest)
+            if any(type(signal) in _ENDS for signal in signals):
+                self.fault = None
+                return signals
+        self._framer, self._reader, self._channels, self._joining, self.fault = before
+        return []
 
     def flush(self) -> str:
         """The text that waited until the answer's end."""

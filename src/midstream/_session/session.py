@@ -599,6 +599,10 @@ class Session:
             MidstreamError: The stream cannot go on.
         """
         events: Events = []
+        if self._leg is not None and not self.ended:
+            self._fold(self._leg.last_words(), events)
+            if self.ended:
+                return events
         self._scrub(fault)
         if isinstance(fault, ServerError) and self.server.dialect.passes(fault):
             fault.retryable = True

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 
+from midstream._transports.ending import cut_short
 from midstream._transports.http2 import reset_frame
 from midstream._transports.inflate import inflater_for
 from midstream._transports.mapping import read_error
@@ -87,6 +88,8 @@ class HttpBody:
                 if piece := self._inflater.inflate(piece):
                     break
                 piece = next(self._pieces, None)
+            if piece is None:
+                self._error = cut_short(self._response, self._inflater)
             if piece is None or self._exchange.cancelled:
                 return self._after_end()
         except BaseException as error:
@@ -186,6 +189,7 @@ class AsyncHttpBody:
             if self._exchange.cancelled:
                 return await self._after_end()
         except StopAsyncIteration:
+            self._error = cut_short(self._response, self._inflater)
             return await self._after_end()
         except BaseException as error:
             await self._finish()

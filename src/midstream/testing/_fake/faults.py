@@ -162,9 +162,12 @@ class Gzip:
 
     Args:
         announced: Whether ``Content-Encoding`` says so.
+        trailer: Whether it ends as compressed bodies end; else it is cut before that,
+            though the response around it ends properly.
     """
 
     announced: bool = True
+    trailer: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
