@@ -18,6 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 import anyio
+import httpx
 
 from midstream._transports.ending import cut_short
 from midstream._transports.http2 import reset_frame
@@ -27,8 +28,6 @@ from midstream._transports.watchdog import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-
-    import httpx
 
     from midstream._transports.exchange import Exchange
     from midstream._transports.watchdog import Watchdog
@@ -136,6 +135,7 @@ class HttpBody:
                 )
         with suppress(Exception):
             response.close()
+        _let_go(response, self._exchange)
 
 
 class AsyncHttpBody:
@@ -168,8 +168,9 @@ class AsyncHttpBody:
         self._release = release
         pieces = response.aiter_raw()
         self._pieces = cast("AsyncGenerator[bytes, None]", pieces)
-        self._next: Callable[[], Awaitable[bytes]] = (
-            self._next_in_scope if scoped else self._pieces.__anext__
+        # A bound method of ours, kept here, would be a cycle.
+        self._next: Callable[[], Awaitable[bytes]] | None = (
+            None if scoped else self._pieces.__anext__
         )
         self._reading = False
         self._ended = False
@@ -181,11 +182,12 @@ class AsyncHttpBody:
         try:
             if self._exchange.cancelled or self._ended:
                 return await self._after_end()
-            piece = await self._next()
+            step = self._next or self._next_in_scope
+            piece = await step()
             while self._inflater is not None:
                 if piece := self._inflater.inflate(piece):
                     break
-                piece = await self._next()
+                piece = await step()
             if self._exchange.cancelled:
                 return await self._after_end()
         except StopAsyncIteration:
@@ -242,6 +244,7 @@ class AsyncHttpBody:
                 await self._run_out()
             with suppress(Exception):
                 await response.aclose()
+        _let_go(response, self._exchange)
 
     async def _run_out(self) -> None:
         """Bring the nested generators to their end."""
@@ -249,3 +252,13 @@ class AsyncHttpBody:
             if await anext(self._pieces, None) is None:
                 return
         await self._pieces.aclose()
+
+
+def _let_go(response: httpx.Response, exchange: Exchange) -> None:
+    """Undo the circles of an exchange that has ended, so that nothing waits for gc.
+
+    httpx's response and the stream in it hold each other, and so do a line and what
+    waits on it; all that the application had would hang on them.
+    """
+    response.stream = httpx.ByteStream(b"")
+    exchange.line = None
