@@ -577,6 +577,7 @@ class Session:
         main, usage = self.ledger.main, self.ledger.usage
         main.close_calls(main.finish_reason)
         self.ended = self.complete = True
+        self._survived = None  # its traceback leads back here
         if usage is not None and not usage.estimated:
             self.metrics.tokens = usage.output_tokens
         self.metrics.replaced += self._leg.replaced if self._leg else 0

@@ -14,6 +14,7 @@ is cancelled already; the cancellation ends all of them in order.
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
@@ -93,10 +94,11 @@ class HttpBody:
                 return self._after_end()
         except BaseException as error:
             self._finish()
-            self._error = read_error(error, self._exchange)
-            if self._error is None or self._error is error:
+            ours = read_error(error, self._exchange)
+            self._error = copy(ours)  # itself it leads to this frame, and so back
+            if ours is None or ours is error:
                 raise
-            raise self._error from error
+            raise ours from error
         finally:
             self._reading = False
             if self._watchdog is not None:
@@ -116,7 +118,7 @@ class HttpBody:
         self._finish()
         error = self._error or self._exchange.verdict()
         if error is not None:
-            raise error
+            raise copy(error)
         return None
 
     def _finish(self) -> None:
@@ -195,10 +197,11 @@ class AsyncHttpBody:
             return await self._after_end()
         except BaseException as error:
             await self._finish()
-            self._error = read_error(error, self._exchange)
-            if self._error is None or self._error is error:
+            ours = read_error(error, self._exchange)
+            self._error = copy(ours)  # itself it leads to this frame, and so back
+            if ours is None or ours is error:
                 raise
-            raise self._error from error
+            raise ours from error
         finally:
             self._reading = False
         return piece
@@ -224,7 +227,7 @@ class AsyncHttpBody:
         await self._finish()
         error = self._error or self._exchange.verdict()
         if error is not None:
-            raise error
+            raise copy(error)
         return None
 
     async def _finish(self) -> None:
