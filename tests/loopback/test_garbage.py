@@ -19,15 +19,19 @@ RESUME = Resume(backoff=Backoff(initial=0.001, maximum=0.001))
 
 
 def blocking(endpoint):
-    with midstream.Client(endpoint, resume=RESUME) as client:
-        with client.stream("Hi") as stream:
-            return sum(map(len, stream))
+    with (
+        midstream.Client(endpoint, resume=RESUME) as client,
+        client.stream("Hi") as stream,
+    ):
+        return sum(map(len, stream))
 
 
 async def awaiting(endpoint):
-    async with midstream.AsyncClient(endpoint, resume=RESUME) as client:
-        async with client.stream("Hi") as stream:
-            return sum([len(text) async for text in stream])
+    async with (
+        midstream.AsyncClient(endpoint, resume=RESUME) as client,
+        client.stream("Hi") as stream,
+    ):
+        return sum([len(text) async for text in stream])
 
 
 def left_behind():

@@ -96,9 +96,12 @@ class HttpBody:
             self._finish()
             ours = read_error(error, self._exchange)
             self._error = copy(ours)  # itself it leads to this frame, and so back
-            if ours is None or ours is error:
-                raise
-            raise ours from error
+            try:
+                if ours is None or ours is error:
+                    raise
+                raise ours from error
+            finally:
+                del ours
         finally:
             self._reading = False
             if self._watchdog is not None:
@@ -199,9 +202,12 @@ class AsyncHttpBody:
             await self._finish()
             ours = read_error(error, self._exchange)
             self._error = copy(ours)  # itself it leads to this frame, and so back
-            if ours is None or ours is error:
-                raise
-            raise ours from error
+            try:
+                if ours is None or ours is error:
+                    raise
+                raise ours from error
+            finally:
+                del ours
         finally:
             self._reading = False
         return piece
