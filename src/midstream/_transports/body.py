@@ -94,14 +94,12 @@ class HttpBody:
                 return self._after_end()
         except BaseException as error:
             self._finish()
-            ours = read_error(error, self._exchange)
-            self._error = copy(ours)  # itself it leads to this frame, and so back
-            try:
-                if ours is None or ours is error:
-                    raise
-                raise ours from error
-            finally:
-                del ours
+            self._error = read_error(error, self._exchange)
+            as_it_is = self._error is None or self._error is error
+            self._error = copy(self._error)  # what is raised leads back to this frame
+            if as_it_is:
+                raise
+            raise copy(self._error) from error
         finally:
             self._reading = False
             if self._watchdog is not None:
@@ -200,14 +198,12 @@ class AsyncHttpBody:
             return await self._after_end()
         except BaseException as error:
             await self._finish()
-            ours = read_error(error, self._exchange)
-            self._error = copy(ours)  # itself it leads to this frame, and so back
-            try:
-                if ours is None or ours is error:
-                    raise
-                raise ours from error
-            finally:
-                del ours
+            self._error = read_error(error, self._exchange)
+            as_it_is = self._error is None or self._error is error
+            self._error = copy(self._error)  # what is raised leads back to this frame
+            if as_it_is:
+                raise
+            raise copy(self._error) from error
         finally:
             self._reading = False
         return piece
