@@ -529,3 +529,50 @@ def test_half_pairs_come_out_whole():
         *ChatReader().read(rb'{"choices":[{"delta":{"content":"\ude00y"}}]}', ""),
     ]
     assert said(events) == "x\ud83d\ude00y"
+
+
+# -- records with an empty text --------------------------------------------------------
+
+
+def chat_deltas(wire, dialect, *deltas):
+    bodies = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    return [
+        (one.text, one.tokens)
+        for one in wire.said(dialect, *bodies)
+        if isinstance(one, TextDelta)
+    ]
+
+
+def test_a_record_inside_a_character_is_a_token(wire):
+    empty = {"content": ""}
+    said = chat_deltas(wire, "openai", empty, {"content": "日"})
+    assert said == [("", None), ("日", None)]
+
+
+def test_a_record_that_carries_the_role_alone_is_none(wire):
+    opening = {"role": "assistant", "content": ""}
+    assert chat_deltas(wire, "openai", opening, {"content": "a"}) == [("a", None)]
+    assert chat_deltas(wire, "openrouter", opening, opening) == []
+
+
+def test_where_every_record_carries_the_role_it_is_one(wire):
+    inside = {"role": "assistant", "content": ""}
+    assert chat_deltas(wire, "tgi-chat", inside, inside) == [("", None)] * 2
+
+
+def test_tokens_told_with_an_empty_text_are_not_lost(wire):
+    said = wire.said(
+        "sglang-chat",
+        {"choices": [{"delta": {"content": ""}}], "usage": {"completion_tokens": 2}},
+        {"choices": [{"delta": {"content": "日"}}], "usage": {"completion_tokens": 3}},
+    )
+    told = [(one.text, one.tokens) for one in said if isinstance(one, TextDelta)]
+    assert told == [("", 2), ("日", 1)]
+
+
+def test_the_end_of_an_answer_is_no_token(wire):
+    end = {"choices": [{"delta": {"content": ""}, "finish_reason": "stop"}]}
+    assert not [s for s in wire.said("openai", end) if isinstance(s, TextDelta)]
+    end = {"choices": [{"text": "", "finish_reason": "stop"}]}
+    said = wire.said("openai-completions", {"choices": [{"text": ""}]}, end)
+    assert [s.text for s in said if isinstance(s, TextDelta)] == [""]

@@ -231,3 +231,25 @@ def test_a_clean_end_in_mid_line_loses_nothing_for_a_replay_of_the_body(at):
     first += deltas(leg.eof()[0])
     leg.replay(Continuation(call=Call(url="http://h"), keeps="body"))
     assert total(first + heard(leg, body[cut:])) == ("AB", 2, (101, 102))
+
+
+# -- a last record without its end -----------------------------------------------------
+
+
+def test_the_end_marker_is_heard_though_its_record_was_cut():
+    leg = leg_of("ollama")
+    leg.receive(b'{"message":{"content":"a"}}\n{"done":true,"done_reason":"stop"}')
+    assert leg.last_words()[-1] == End()
+
+
+def test_half_a_record_and_what_ends_nothing_stay_for_a_replay():
+    leg = leg_of("ollama")
+    for half, rest in [
+        (b'{"message":{"content":"\xe6\x97', b'\xa5"}}\n'),
+        (b'{"message":{"content":"b"}}', b"\n"),
+        (b'{"done":tr', b"ue}\n"),
+    ]:
+        assert leg.receive(half) == []
+        assert leg.last_words() == []
+        assert leg.fault is None
+        assert leg.receive(rest) != []

@@ -23,7 +23,7 @@ from midstream.testing import (
     Status,
     StayOpen,
 )
-from midstream.testing._fake.relay import MARKS, Watch
+from midstream.testing._fake.marks import MARKS, Watch
 
 grpc = pytest.importorskip("grpc")
 
@@ -356,7 +356,8 @@ def test_a_call_that_is_over_before_it_begins():
             return False
 
     with FakeServer(TEXT) as server:
-        service = server._grpc_service()
+        server.url("triton-grpc")
+        service = server._doors._grpc
         entry = server._ledger.add(dialect="triton-grpc", method="RPC", path="")
         assert service._watch(entry, Gone()).is_set()
         assert entry.hung_up

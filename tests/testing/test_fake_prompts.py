@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from midstream.testing import Cut, FakeServer, Status
+from midstream.testing import ByteOrderMark, Cut, FakeServer, Gzip, LineEnds, Status
 
 TEXT = "Hello, wide world."
 GEMINI = "/v1beta/models/gemini-2.5-flash"
@@ -109,6 +109,20 @@ def test_an_end_without_its_mark(http, name):
     assert '"finishReason"' not in answer.text
     assert '"generated_text":"' not in answer.text
     assert "Hell" in answer.text
+
+
+@pytest.mark.parametrize("name", ["gemini", "tgi", "ollama-generate"])
+@pytest.mark.parametrize("more", [ByteOrderMark(), LineEnds("\r"), Gzip()])
+def test_the_only_record_loses_its_mark_whatever_is_around_it(http, name, more):
+    """A mark at the begin, other line ends: the thread died of them."""
+    route, body = ASKS[name]
+    route = route.replace(":g", ":streamG") + "?alt=sse" if name == "gemini" else route
+    with FakeServer(events=[], faults=[[more, Cut(kind="no_done")]]) as server:
+        answer = post(http, server, name, route, body | {"stream": True})
+    assert answer.status_code == 200
+    assert '"finishReason"' not in answer.text
+    assert '"generated_text":"' not in answer.text
+    assert '"done":true' not in answer.text
 
 
 def test_what_else_they_tell(http):

@@ -622,3 +622,52 @@ def test_public_classes_say_that_they_are_of_this_module():
     modules = {cls.__module__ for cls in classes if isinstance(cls, type)}
     assert modules == {"midstream.testing"}
     assert all(cls.__doc__ for cls in classes if isinstance(cls, type))
+
+
+# -- what is remembered ----------------------------------------------------------------
+
+
+def test_the_last_requests_are_remembered_and_numbered_on(talk):
+    with FakeServer("Hi.", keep=3) as server:
+        for _ in range(5):
+            talk(server).text("openai")
+        assert [entry.number for entry in server.requests] == [2, 3, 4]
+        assert [entry.number for entry in server.streams] == [2, 3, 4]
+        assert server.wait_for_stream(3).number == 4
+
+
+def test_prompts_and_kept_streams_are_bounded_as_well(talk):
+    with FakeServer("Hi.", keep=2) as server:
+        for at in range(5):
+            headers = [f"X-Conversation-Id: c{at}"]
+            talk(server).ask("llama.cpp", headers=headers)
+            prompt = {"inputs": f"prompt {at}"}
+            talk(server).post("tgi", "/generate_stream", prompt)
+        world, places = server._mind.world, server._mind.places
+        assert list(world.kept._streams) == ["c3", "c4"]
+        assert all(len(known) <= 2 for known in places._openings.values())
+        assert len(places._openings) <= 2
+
+
+# -- threads that die ------------------------------------------------------------------
+
+
+def broken(entry):
+    raise ZeroDivisionError(f"no plan for {entry.path}")
+
+
+def test_what_a_serving_thread_dies_of_is_raised_by_close(talk):
+    server = FakeServer("Hi.", faults=broken)
+    server.start()
+    assert talk(server).ask("openai").wire == b""
+    with pytest.raises(RuntimeError, match="no plan for") as caught:
+        server.close()
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    server.close()
+
+
+def test_a_failing_test_keeps_its_own_error_and_learns_of_the_thread(talk):
+    with pytest.raises(KeyError) as caught, FakeServer(faults=broken) as server:
+        talk(server).ask("openai")
+        raise KeyError
+    assert "no plan for" in caught.value.__notes__[0]

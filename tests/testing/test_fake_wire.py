@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from midstream.testing._fake.relay import Watch
+from midstream.testing._fake.marks import Watch
 from midstream.testing._fake.wire import Closing, HungUp, Line
 
 

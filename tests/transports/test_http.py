@@ -125,6 +125,86 @@ def test_a_body_without_length_ends_with_its_connection(way, serve, call, within
     way(talk)
 
 
+def test_the_end_of_a_connection_is_no_end_of_a_stream(way, serve, call, within):
+    """So it would end as well where the server had died."""
+
+    def script(peer):
+        peer.request()
+        peer.head("Connection: close", chunked=False)
+        peer.send(b"all of it?")
+
+    server = serve(script)
+
+    async def talk(transport):
+        body = await transport.open(call(server.url), within())
+        assert await body.read() == b"all of it?"
+        for _ in range(2):
+            with pytest.raises(Dropped, match="without a length"):
+                await body.read()
+        await body.aclose()
+
+    way(talk)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "bare"])
+@pytest.mark.parametrize("lost", [0, 1, 8, 20])
+def test_a_compressed_body_ends_with_its_trailer(
+    way, serve, call, within, coding, lost
+):
+    wbits = {"gzip": 31, "deflate": 15, "bare": -15}[coding]
+    packer = zlib.compressobj(wbits=wbits)
+    packed = packer.compress(b"text") + packer.flush(zlib.Z_SYNC_FLUSH)
+    packed += packer.compress(b" and more") + packer.flush()
+    packed = packed[: len(packed) - lost]
+
+    def script(peer):
+        peer.request()
+        coded = "gzip" if coding == "gzip" else "deflate"
+        peer.head(f"Content-Encoding: {coded}")
+        peer.chunk(packed)
+        peer.end()
+
+    server = serve(script)
+
+    async def talk(transport):
+        body = await transport.open(call(server.url), within())
+        if lost:
+            with pytest.raises(Dropped, match="before its trailer"):
+                await read_all(body)
+        else:
+            assert await read_all(body) == [b"text and more"]
+        await body.aclose()
+
+    way(talk)
+
+
+def test_two_compressed_members_end_with_the_second_trailer(way, serve, call, within):
+    first, second = gzip.compress(b"one "), gzip.compress(b"two")
+
+    def script(peer):
+        while True:
+            more = peer.request().headers["x-lost"]
+            peer.head("Content-Encoding: gzip")
+            peer.chunk(first + second[: len(second) - int(more)])
+            peer.end()
+
+    server = serve(script)
+
+    async def talk(transport):
+        for lost in (0, 1, len(second)):
+            headers = {"X-Lost": str(lost)}
+            body = await transport.open(call(server.url, headers=headers), within())
+            if lost == 1:
+                with pytest.raises(Dropped, match="before its trailer"):
+                    await read_all(body)
+            else:
+                whole = b"".join(await read_all(body))
+                assert whole == (b"one " if lost else b"one two")
+            await body.aclose()
+
+    way(talk)
+
+
 @pytest.mark.parametrize("end", ["fin", "reset", "length"])
 def test_a_cut_body_is_dropped_after_what_came(way, serve, call, within, end):
     def script(peer):

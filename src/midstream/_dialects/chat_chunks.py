@@ -38,14 +38,20 @@ class ChatReader(ChunkReader):
 
     Args:
         total: Reads the running count of answer tokens from a chunk, where told.
+        roles: Whether every delta says whose it is; else one that does, and has no
+            text, opens the answer and is no token.
     """
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_calls", "_roles")
 
     def __init__(
-        self, total: Callable[[Mapping[str, Any]], int | None] | None = None
+        self,
+        total: Callable[[Mapping[str, Any]], int | None] | None = None,
+        *,
+        roles: bool = False,
     ) -> None:
         super().__init__(total)
+        self._roles = roles
         self._calls: dict[int, list[_Call]] = {}
 
     def _choice(
@@ -83,9 +89,20 @@ class ChatReader(ChunkReader):
         for fragment in [{"index": 0, "function": legacy}] if legacy else fragments:
             events.append(self._tool(fragment, index, tokens))
             tokens = 0
-        if ids and len(events) == said:
+        if len(events) == said and (ids or tokens or self._holds(choice, tokens)):
             # Tokens whose text is held back.
             events.append(TextDelta("", index, tokens, ids, choice.get("logprobs")))
+
+    def _holds(self, choice: Mapping[str, Any], tokens: int | None) -> bool:
+        """Whether a chunk with an empty text is a token all the same.
+
+        So it is inside a character of several tokens; not where it only says a role,
+        or why the answer ended.
+        """
+        delta = choice.get("delta") or {}
+        opens = "role" in delta and not self._roles
+        ends = choice.get("finish_reason") or choice.get("error")
+        return tokens is None and delta.get("content") == "" and not opens and not ends
 
     def _tool(
         self, fragment: Mapping[str, Any], choice: int, tokens: int | None
@@ -139,6 +156,8 @@ class ChatWriter(ChunkWriter):
     __slots__ = ()
 
     def _opening(self, started: Started) -> list[dict[str, Any]]:
+        if self._accent.role:  # no chunk is there for the role alone
+            return []
         chunk = self._message({"role": "assistant", "content": ""})
         if started.prompt_ids:
             chunk["prompt_token_ids"] = list(started.prompt_ids)

@@ -29,7 +29,9 @@ class CompletionReader(ChunkReader):
         events: list[Event | Signal],
     ) -> None:
         text, ids = choice.get("text") or "", choice.get("token_ids") or ()
-        if text or ids:
+        # An empty text that ends nothing is a token whose text is held back.
+        held = tokens or (tokens is None and not choice.get("finish_reason"))
+        if text or ids or held:
             index, logprobs = choice.get("index") or 0, choice.get("logprobs")
             events.append(TextDelta(text, index, tokens, tuple(ids), logprobs))
 

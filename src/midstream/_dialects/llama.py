@@ -236,9 +236,10 @@ class CompletionReader:
         total = record.get("tokens_predicted")
         new, ids = None, tuple(record.get("tokens") or ())
         if total is not None:
-            new, self._counted = max(total - self._counted, 0), total
+            new = max(total - self._counted, 0)
         text = record.get("content") or ""
         if text or ids:
+            self._counted = self._counted if total is None else total
             logprobs = record.get("completion_probabilities")
             index = record.get("index") or 0
             events.append(TextDelta(text, index, new, ids, logprobs))

@@ -172,7 +172,7 @@ class OpenAIChat(Dialect):
 
     def reader(self, generation: Generation | None = None) -> Reader:
         """Reads ``chat.completion.chunk`` objects."""
-        return ChatReader(self.total)
+        return ChatReader(self.total, roles=self.accent.role)
 
     def writer(self) -> Writer:
         """Writes them."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from midstream._values.events import Event, Signal
 
 _COUNTS = (int, type(None))
+_ENDS = (End, Finish)
 
 
 @dataclass(slots=True)
@@ -153,11 +154,6 @@ class Leg:
         return self._reader.cursor
 
     @property
-    def pending(self) -> bool:
-        """Whether half a character of the text waits."""
-        return self._channels.decoder.pending
-
-    @property
     def stopped(self) -> bool:
         """Whether a stop string over the seam ended it, unknown to the server."""
         return self._joining is not None and self._joining.stopped
@@ -203,12 +199,26 @@ class Leg:
             self._hear(signals, self._reader.eof)
         return signals, bool(rest)
 
-    def flush(self) -> str:
-        """The text that waited until the answer's end.
+    def last_words(self) -> list[Event | Signal]:
+        """What a last record without its end says at a drop, if it ends the answer.
 
-        Raises:
-            ResumeDiverged: Less came again than had come.
+        Else nothing is read of it: a replay of the same body brings its other half.
         """
+        before = self._framer, self._reader, self._channels, self._joining, self.fault
+        self._framer = deepcopy(self._framer)
+        rest = self._framer.flush()
+        if rest:
+            parts = deepcopy((self._reader, self._channels, self._joining))
+            self._reader, self._channels, self._joining = parts
+            signals = self._read(rest)
+            if any(type(signal) in _ENDS for signal in signals):
+                self.fault = None
+                return signals
+        self._framer, self._reader, self._channels, self._joining, self.fault = before
+        return []
+
+    def flush(self) -> str:
+        """The text that waited until the answer's end; raises `ResumeDiverged`."""
         if self._repeated is not None:
             self._repeated.flush()
         rest = self._channels.decoder.flush()

@@ -156,21 +156,13 @@ class Session:
         return True
 
     def refused(self, reply: Reply) -> NoReturn:
-        """The server answered with something else than a stream.
-
-        Raises:
-            ServerError: What it said.
-        """
+        """The server answered with something else than a stream: raise what it said."""
         raise self.server.dialect.error(reply)
 
     # -- receiving ---------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise what the last bytes held behind their events.
-
-        Raises:
-            MidstreamError: The fault.
-        """
+        """Raise what the last bytes held behind their events."""
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
@@ -240,6 +232,7 @@ class Session:
 
     def _close(self, events: Events) -> None:
         self.ended = self.complete = True
+        self.history.survived = None  # its traceback leads back here
         replaced = self._legs.now.replaced if self._legs.now else 0
         choice = self.beginning.request.choice
         events.append(close(self.ledger, self.metrics, choice, replaced))
@@ -253,13 +246,17 @@ class Session:
         Raises:
             MidstreamError: The stream cannot go on.
         """
+        events: Events = []
+        if self._legs.now is not None and not self.ended:
+            self._fold(self._legs.now.last_words(), events)
+            if self.ended:
+                return events
         scrubbed(fault, who := self.server.endpoint)
         if isinstance(fault, ServerError) and self.server.dialect.passes(fault):
             fault.retryable = True
         facts = self._legs.facts(self.patience, fault)
         before = self.recovery.drop
         decision = self.recovery.decide(fault, now, facts)
-        events: Events = []
         match decision:
             case EndWell(finish=reason, note=note):
                 if reason is not None:

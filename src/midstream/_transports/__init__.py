@@ -29,8 +29,12 @@ class Body(Protocol):
     def read(self) -> bytes | None:
         """The next piece as soon as it is there, never empty; None at a clean end.
 
+        Clean is what cannot be a cut: a last chunk, a length that was reached, the
+        protocol's own word; and the trailer of a compressed body.
+
         Raises:
-            Dropped: The connection ended before the body did, or `close` was called.
+            Dropped: The connection ended before the body did, or perhaps with it; or
+                `close` was called.
             TimedOut: The deadline passed.
             WireError: The content decoding failed.
         """

@@ -14,11 +14,14 @@ is cancelled already; the cancellation ends all of them in order.
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 import anyio
+import httpx
 
+from midstream._transports.ending import cut_short
 from midstream._transports.http2 import reset_frame
 from midstream._transports.inflate import inflater_for
 from midstream._transports.mapping import read_error
@@ -26,8 +29,6 @@ from midstream._transports.watchdog import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-
-    import httpx
 
     from midstream._transports.exchange import Exchange
     from midstream._transports.watchdog import Watchdog
@@ -87,14 +88,18 @@ class HttpBody:
                 if piece := self._inflater.inflate(piece):
                     break
                 piece = next(self._pieces, None)
+            if piece is None:
+                self._error = cut_short(self._response, self._inflater)
             if piece is None or self._exchange.cancelled:
                 return self._after_end()
         except BaseException as error:
             self._finish()
             self._error = read_error(error, self._exchange)
-            if self._error is None or self._error is error:
+            as_it_is = self._error is None or self._error is error
+            self._error = copy(self._error)  # what is raised leads back to this frame
+            if as_it_is:
                 raise
-            raise self._error from error
+            raise copy(self._error) from error
         finally:
             self._reading = False
             if self._watchdog is not None:
@@ -114,7 +119,7 @@ class HttpBody:
         self._finish()
         error = self._error or self._exchange.verdict()
         if error is not None:
-            raise error
+            raise copy(error)
         return None
 
     def _finish(self) -> None:
@@ -133,6 +138,7 @@ class HttpBody:
                 )
         with suppress(Exception):
             response.close()
+        _let_go(response, self._exchange)
 
 
 class AsyncHttpBody:
@@ -165,8 +171,9 @@ class AsyncHttpBody:
         self._release = release
         pieces = response.aiter_raw()
         self._pieces = cast("AsyncGenerator[bytes, None]", pieces)
-        self._next: Callable[[], Awaitable[bytes]] = (
-            self._next_in_scope if scoped else self._pieces.__anext__
+        # A bound method of ours, kept here, would be a cycle.
+        self._next: Callable[[], Awaitable[bytes]] | None = (
+            None if scoped else self._pieces.__anext__
         )
         self._reading = False
         self._ended = False
@@ -178,21 +185,25 @@ class AsyncHttpBody:
         try:
             if self._exchange.cancelled or self._ended:
                 return await self._after_end()
-            piece = await self._next()
+            step = self._next or self._next_in_scope
+            piece = await step()
             while self._inflater is not None:
                 if piece := self._inflater.inflate(piece):
                     break
-                piece = await self._next()
+                piece = await step()
             if self._exchange.cancelled:
                 return await self._after_end()
         except StopAsyncIteration:
+            self._error = cut_short(self._response, self._inflater)
             return await self._after_end()
         except BaseException as error:
             await self._finish()
             self._error = read_error(error, self._exchange)
-            if self._error is None or self._error is error:
+            as_it_is = self._error is None or self._error is error
+            self._error = copy(self._error)  # what is raised leads back to this frame
+            if as_it_is:
                 raise
-            raise self._error from error
+            raise copy(self._error) from error
         finally:
             self._reading = False
         return piece
@@ -218,7 +229,7 @@ class AsyncHttpBody:
         await self._finish()
         error = self._error or self._exchange.verdict()
         if error is not None:
-            raise error
+            raise copy(error)
         return None
 
     async def _finish(self) -> None:
@@ -238,6 +249,7 @@ class AsyncHttpBody:
                 await self._run_out()
             with suppress(Exception):
                 await response.aclose()
+        _let_go(response, self._exchange)
 
     async def _run_out(self) -> None:
         """Bring the nested generators to their end."""
@@ -245,3 +257,13 @@ class AsyncHttpBody:
             if await anext(self._pieces, None) is None:
                 return
         await self._pieces.aclose()
+
+
+def _let_go(response: httpx.Response, exchange: Exchange) -> None:
+    """Undo the circles of an exchange that has ended, so that nothing waits for gc.
+
+    httpx's response and the stream in it hold each other, and so do a line and what
+    waits on it; all that the application had would hang on them.
+    """
+    response.stream = httpx.ByteStream(b"")
+    exchange.line = None

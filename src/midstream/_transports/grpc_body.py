@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from copy import copy
 from math import inf
 from threading import RLock
 from time import monotonic
@@ -82,8 +83,17 @@ class _Rpc:
                 return True
             self._failed = _closed()
         if self._failed is not None:
-            raise self._failed
+            raise copy(self._failed)
         return False
+
+    def _end(self, fault: Any, *, broken: bool = False) -> MidstreamError:
+        """It failed: what an exception of gRPC means, to be raised."""
+        error = self._verdict(fault)
+        self._shut(broken=broken or isinstance(error, TransportError))
+        return error
+
+    def _shut(self, *, broken: bool) -> None:
+        raise NotImplementedError
 
     def _verdict(self, fault: Any) -> MidstreamError:
         """What an exception of gRPC means."""
@@ -100,7 +110,7 @@ class _Rpc:
             )
         else:
             self._failed = Dropped(f"the call ended: {fault}")
-        return self._failed
+        return copy(self._failed)  # what is raised leads back to the frame that reads
 
 
 def _closed() -> Dropped:
@@ -140,9 +150,8 @@ class GrpcBody(_Rpc):
         try:
             message: bytes | None = next(self._rpc, None)
         except extra("grpc").RpcError as fault:
-            error = self._verdict(fault)
-            self._shut(broken=isinstance(error, TransportError))
-            raise error from fault
+            # gRPC's error is the call itself; its traceback would hold this frame.
+            raise self._end(fault) from fault.with_traceback(None)
         finally:
             self._patient = inf
         if message is None:
@@ -203,13 +212,9 @@ class AsyncGrpcBody(_Rpc):
             if _cancels() > cancels or not ours:
                 self.close()
                 raise
-            error = self._verdict(fault)
-            self._shut(broken=True)
-            raise error from fault.with_traceback(None)
+            raise self._end(fault, broken=True) from fault.with_traceback(None)
         except self._faults as fault:
-            error = self._verdict(fault)
-            self._shut(broken=isinstance(error, TransportError))
-            raise error from fault.with_traceback(None)
+            raise self._end(fault) from fault.with_traceback(None)
         finally:
             self._patient = inf
         if message is self._eof:

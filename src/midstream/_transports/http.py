@@ -24,6 +24,7 @@ import anyio
 from midstream._dialects.base import Reply
 from midstream._transports import pool
 from midstream._transports.body import AsyncHttpBody, HttpBody
+from midstream._transports.ending import Undelimited
 from midstream._transports.exchange import Exchange, Exchanges, Limit
 from midstream._transports.mapping import is_illegal, open_error
 from midstream._transports.route import Route
@@ -72,6 +73,8 @@ class HttpTransport:
         try:
             while (piece := body.read()) is not None:
                 _append(content, piece)
+        except Undelimited:
+            pass  # a document tells by itself whether it is whole
         finally:
             body.close()
         return Reply(body.status, body.headers, bytes(content))
@@ -158,6 +161,8 @@ class AsyncHttpTransport:
         try:
             while (piece := await body.read()) is not None:
                 _append(content, piece)
+        except Undelimited:
+            pass  # a document tells by itself whether it is whole
         finally:
             await body.aclose()
         return Reply(body.status, body.headers, bytes(content))

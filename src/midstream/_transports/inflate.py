@@ -26,12 +26,16 @@ class Inflater:
 
     Args:
         bare: Whether it may come without a header.
+
+    Attributes:
+        whole: Whether what came ends with a trailer, or nothing came.
     """
 
     def __init__(self, *, bare: bool = False) -> None:
         self._bare = bare
         self._head = b""
         self._machine = zlib.decompressobj(_EITHER)
+        self.whole = True
 
     def inflate(self, data: bytes) -> bytes:
         """What ``data`` completes, perhaps nothing yet.
@@ -39,6 +43,8 @@ class Inflater:
         Raises:
             WireError: The body is not compressed as its header says.
         """
+        if data:
+            self.whole = False
         if self._bare:
             data = self._begin(data)
         parts: list[bytes] = []
@@ -46,7 +52,8 @@ class Inflater:
             while data:
                 parts.append(self._machine.decompress(data))
                 data = self._machine.unused_data
-                if self._machine.eof:
+                self.whole = self._machine.eof
+                if self.whole:
                     self._machine = zlib.decompressobj(_EITHER)  # RFC 1952 §2.2
         except zlib.error as error:
             raise WireError(

@@ -22,7 +22,7 @@ from midstream.testing._fake.faults import (
     Status,
     StayOpen,
 )
-from midstream.testing._fake.ledger import Recorded
+from midstream.testing._fake.recorded import Recorded
 from midstream.testing._fake.server import FakeServer
 from midstream.testing.cutter import CutAt, CutMade, Cutter
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from midstream.testing._fake.ledger import How
+    from midstream.testing._fake.recorded import How
 
 _MARK = b"<|assistant|>\n"
 

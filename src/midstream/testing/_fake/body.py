@@ -47,6 +47,7 @@ class Body:
         if not chunked:
             self._how = "close"
         gzip = pick(faults, Gzip)
+        self._trailer = gzip is None or gzip.trailer
         self._zip = zlib.compressobj(wbits=_GZIP) if gzip is not None else None
         if gzip is not None and gzip.announced:
             self._headers["Content-Encoding"] = "gzip"
@@ -129,7 +130,7 @@ class Body:
         self._line.send(part if self._how == "close" else b"%x\r\n" % len(data) + part)
 
     def _end(self) -> None:
-        rest = self._zip.flush() if self._zip is not None else b""
+        rest = self._zip.flush() if self._zip is not None and self._trailer else b""
         if rest:
             self._wire(self._chunk(rest))
         if self._how != "close":

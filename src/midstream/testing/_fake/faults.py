@@ -7,12 +7,11 @@ the client would count them; roles, keep-alives and end markers do not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from midstream.testing._fake.ledger import Recorded
+    from collections.abc import Mapping, Sequence
 
 CutKind: TypeAlias = Literal["fin", "rst", "mid_chunk", "half", "eof", "no_done"]
 
@@ -163,9 +162,12 @@ class Gzip:
 
     Args:
         announced: Whether ``Content-Encoding`` says so.
+        trailer: Whether it ends as compressed bodies end; else it is cut before that,
+            though the response around it ends properly.
     """
 
     announced: bool = True
+    trailer: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +218,7 @@ Fault: TypeAlias = (
 )
 """One thing that goes wrong, or is unusual."""
 
-Faults: TypeAlias = "Fault | Sequence[Fault] | None"
-"""What goes wrong on one connection; None: nothing."""
-
-FaultRule: TypeAlias = "Callable[[Recorded], Faults]"
-"""Decides by the request."""
-
 F = TypeVar("F")
-
-
-def flat(faults: Faults) -> tuple[Fault, ...]:
-    """One connection's faults as a tuple."""
-    if faults is None:
-        return ()
-    return tuple(faults) if isinstance(faults, Sequence) else (faults,)
 
 
 def pick(faults: Sequence[Any], kind: type[F]) -> F | None:

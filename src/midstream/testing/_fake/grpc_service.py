@@ -17,16 +17,17 @@ from midstream.testing._fake.faults import (
     pick,
 )
 from midstream.testing._fake.listener import Listener
+from midstream.testing._fake.marks import MARKS
 from midstream.testing._fake.play import End, Open, Send, Tear, Wait, play
-from midstream.testing._fake.relay import MARKS, Relay
+from midstream.testing._fake.relay import Relay
 from midstream.testing._fake.sides.triton import TritonSide
 from midstream.testing._fake.sides.vllm import VllmSide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from midstream.testing._fake.ledger import Recorded
     from midstream.testing._fake.play import Action
+    from midstream.testing._fake.recorded import Recorded
     from midstream.testing._fake.service import Mind
     from midstream.testing._fake.sides.grpc import GrpcSide, Other
 
@@ -47,6 +48,10 @@ _CODES = {
 _TEXT_ONLY = (ByteOrderMark, LineEnds, Pings)
 
 
+class _Aborted(Exception):
+    """The call was ended with a status, as planned."""
+
+
 class GrpcService:
     """The server.
 
@@ -54,18 +59,25 @@ class GrpcService:
         mind: What it says.
         api_key: The key that requests must bear.
         routes: Statuses in place of the answers of whole RPCs, by full name.
+        died: Told what a call broke of that nobody had planned.
 
     Raises:
         UsageError: grpcio or protobuf is not installed.
     """
 
     def __init__(
-        self, mind: Mind, *, api_key: str | None, routes: dict[str, Status]
+        self,
+        mind: Mind,
+        *,
+        api_key: str | None,
+        routes: dict[str, Status],
+        died: Callable[[Exception], None],
     ) -> None:
         self._grpc = extra("grpc")
         self._mind = mind
         self._api_key = api_key
         self._routes = routes
+        self._died = died
         self._closing = threading.Event()
         self._calls: set[threading.Event] = set()
         self._lock = threading.Lock()
@@ -79,7 +91,7 @@ class GrpcService:
         self._server.add_generic_rpc_handlers((self._handlers(),))
         port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
-        self.listener = Listener(Relay(port).serve)
+        self.listener = Listener(Relay(port).serve, died)
 
     def close(self) -> None:
         """End all calls and all threads."""
@@ -100,17 +112,35 @@ class GrpcService:
             for name, answer in side.others.items()
         }
 
+        watched = self._watched
+
         class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc, name-defined]
             def service(self, details: Any) -> Any:
                 if details.method in streams:
-                    run = streams[details.method]
+                    run = watched(streams[details.method])
                     return grpc.stream_stream_rpc_method_handler(run)
                 if details.method in others:
-                    run = others[details.method]
+                    run = watched(others[details.method])
                     return grpc.unary_stream_rpc_method_handler(run)
                 return None
 
         return Handlers()
+
+    def _watched(
+        self, run: Callable[[Any, Any], Iterable[bytes]]
+    ) -> Callable[[Any, Any], Iterator[bytes]]:
+        """The same, but what it dies of is told."""
+
+        def watched(content: Any, context: Any) -> Iterator[bytes]:
+            try:
+                yield from run(content, context)
+            except (_Aborted, self._grpc.RpcError):  # planned, or the client left
+                raise
+            except Exception as error:
+                self._died(error)
+                raise
+
+        return watched
 
     def _other(
         self, side: GrpcSide, name: str, answer: Other
@@ -227,4 +257,7 @@ class GrpcService:
         trailing = [(name.lower(), value) for name, value in status.headers.items()]
         context.set_trailing_metadata(trailing)
         code = getattr(self._grpc.StatusCode, _CODES.get(status.code, "INTERNAL"))
-        context.abort(code, status.message)
+        try:
+            context.abort(code, status.message)
+        except Exception as error:  # it has no class of its own
+            raise _Aborted from error

@@ -49,7 +49,10 @@ class KeptStream:
             start = max(offset - at, 0)
             index, at = index + 1, at + len(record.data)
             if start < len(record.data):
-                yield replace(record, data=record.data[start:]) if start else record
+                if start:  # of the end without its mark the same bytes were read
+                    data, unmarked = record.data[start:], record.unmarked[start:]
+                    record = replace(record, data=data, unmarked=unmarked)
+                yield record
 
     def size_while(self, early: Callable[[bytes], bool]) -> int:
         """Bytes of the records at the begin, of those made, that are `early`."""
@@ -71,14 +74,16 @@ class KeptStream:
 
 
 class KeptStreams:
-    """All of a server's.
+    """A server's last ones.
 
     Args:
         window: Bytes at the end of a stream that can be asked for again.
+        keep: How many streams are kept; beyond that the oldest one is stopped.
     """
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, keep: int) -> None:
         self.window = window
+        self._keep = keep
         self._streams: dict[str, KeptStream] = {}
         self._lock = threading.Lock()
 
@@ -86,9 +91,11 @@ class KeptStreams:
         """Begin one; an older one of that name is stopped."""
         stream = KeptStream(source, pen)
         with self._lock:
-            older = self._streams.pop(name, None)
+            gone = [self._streams.pop(name, None)]
             self._streams[name] = stream
-        if older is not None:
+            if len(self._streams) > self._keep:
+                gone.append(self._streams.pop(next(iter(self._streams))))
+        for older in filter(None, gone):
             older.stopped = True
         return stream
 

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midstream.testing._fake.asked import split_template
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from midstream.testing._fake.asked import Asked
-    from midstream.testing._fake.ledger import How
     from midstream.testing._fake.model import Step, ToyModel
+    from midstream.testing._fake.recorded import How
 
 _CLEAR = 2  # characters that are hardly there by chance
 
@@ -47,14 +49,17 @@ class Places:
     Args:
         model: Whose answer it is.
         prompt: The raw prompt, where it is known beforehand.
+        keep: How many conversations are remembered, and openings of each.
     """
 
-    def __init__(self, model: ToyModel, prompt: str | None = None) -> None:
+    def __init__(
+        self, model: ToyModel, prompt: str | None = None, *, keep: int = 1000
+    ) -> None:
         self._model = model
+        self._given = None if prompt is None else prompt.encode()
+        self._keep = keep
         self._lock = threading.Lock()
-        self._openings: dict[str, set[bytes]] = {}
-        if prompt is not None:
-            self._openings[""] = {prompt.encode()}
+        self._openings: dict[str, dict[bytes, None]] = {}
 
     def find(self, asked: Asked) -> Place:
         """The place; a request that starts from the top is remembered."""
@@ -65,29 +70,42 @@ class Places:
         elif asked.raw:
             return self._raw(asked)
         with self._lock:
-            known = self._openings.setdefault(context, {b""})
-            for start in self._starts(known, opening):
+            known = self._known(context)
+            for start in self._starts({**known, b"": None}, opening):
                 prefix = opening[len(start) :]
                 place = self._at(asked, prefix)
                 if place is not None:
                     return place
             if asked.how != "ask":  # what is asked to go on had been said, not asked
-                known.add(opening)
+                self._remember(known, opening)
         return Place("top", b"", self._model.steps)
+
+    def _known(self, context: str) -> dict[bytes, None]:
+        """The openings of a conversation, the oldest one first."""
+        known = self._openings.pop(context, {})
+        self._openings[context] = known  # it is the last one to be forgotten
+        _forget(self._openings, self._keep)
+        return known
+
+    def _remember(self, known: dict[bytes, None], opening: bytes) -> None:
+        known.pop(opening, None)
+        known[opening] = None
+        _forget(known, self._keep)
 
     def _raw(self, asked: Asked) -> Place:
         prompt = asked.opening
         with self._lock:
-            known = self._openings.setdefault(asked.context, set())
-            starts = self._starts(known, prompt)
+            known = self._known(asked.context)
+            given = {} if self._given is None else {self._given: None}
+            starts = self._starts({**given, **known}, prompt)
             for start in starts:
                 place = self._at(asked, prompt[len(start) :])
                 if place is not None:
                     return place
             if not starts and (place := self._at(asked, self._end(prompt))):
-                known.add(prompt[: len(prompt) - len(place.prefix)])
+                self._remember(known, prompt[: len(prompt) - len(place.prefix)])
                 return place
-            known.add(prompt)
+            self._remember(known, prompt)
         return Place("top", b"", self._model.steps)
 
     def _thought(self, asked: Asked, opening: bytes) -> tuple[Asked, bytes]:
@@ -105,7 +123,7 @@ class Places:
         fresh = not prefix and not asked.reasoning
         return Place("top" if fresh else asked.how, prefix, steps)
 
-    def _starts(self, known: set[bytes], opening: bytes) -> list[bytes]:
+    def _starts(self, known: Iterable[bytes], opening: bytes) -> list[bytes]:
         """Openings asked before that this one goes on from, longest first."""
         return sorted(filter(opening.startswith, known), key=len, reverse=True)
 
@@ -116,3 +134,9 @@ class Places:
             if prompt.endswith(answer[:size]) and self._model.is_edge(size):
                 return answer[:size]
         return b""
+
+
+def _forget(remembered: dict[Any, Any], keep: int) -> None:
+    """Let the oldest one go when there are too many."""
+    if len(remembered) > keep:
+        del remembered[next(iter(remembered))]

@@ -13,7 +13,8 @@ from midstream.testing._fake.faults import Cut, Slow, Stall, StayOpen, pick
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from midstream.testing._fake.ledger import Ledger, Recorded
+    from midstream.testing._fake.ledger import Ledger
+    from midstream.testing._fake.recorded import Recorded
     from midstream.testing._fake.script import Pen, Record
 
 
@@ -83,7 +84,7 @@ def play(
 
     Args:
         records: The body.
-        pen: Whose end marker and keep-alive may be needed.
+        pen: Whose keep-alive may be needed.
         entry: The request, with its faults; kept up to date.
         ledger: Where changes of it are announced.
     """
@@ -134,9 +135,8 @@ class _Show:
         if cut.kind == "no_done":
             if record.kind != "end":
                 return None
-            data = self._pen.unmarked(record.data) or b""
             self._ledger.end(self._entry, "cut")
-            return End(data, len(data))
+            return End(record.unmarked, len(record.unmarked))
         if cut.after == self._entry.deltas and record.kind in _HELD:
             torn = cut.kind in ("mid_chunk", "half")
             return self._tear(cut, record, inside(record.data) if torn else 0)

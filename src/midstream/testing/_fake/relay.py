@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from midstream.testing._fake.marks import Watch
 
 if TYPE_CHECKING:
     from midstream.testing._fake.wire import Line
-
-_SALT = b"\x00midstream\xffcut\xfe"
-MARKS: dict[Literal["fin", "rst"], bytes] = {
-    "fin": (_SALT + b"F") * 3,  # thrice: the border of two frames may go through one
-    "rst": (_SALT + b"R") * 3,
-}
 
 
 class Relay:
@@ -40,22 +36,3 @@ class Relay:
         ):
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             line.join(server, Watch())
-
-
-class Watch:
-    """Looks for a mark in what passes."""
-
-    def __init__(self) -> None:
-        self._tail = b""
-        self.found: Literal["fin", "rst"] | None = None
-
-    def pass_on(self, data: bytes) -> bytes:
-        """What of `data` may pass; `found` says whether the rest is cut."""
-        seen = self._tail + data
-        at = seen.find(_SALT)
-        end = at + len(_SALT)
-        if at < 0 or len(seen) == end:
-            self._tail = seen[-len(_SALT) :]
-            return data
-        self.found = "rst" if seen[end : end + 1] == b"R" else "fin"
-        return seen[len(self._tail) : max(at, len(self._tail))]

@@ -51,6 +51,7 @@ class Record:
         text: The text in it.
         tokens: How many tokens it stands for.
         deltas: How many deltas it holds.
+        unmarked: Of the end record, its bytes without the end marker.
     """
 
     data: bytes
@@ -58,6 +59,7 @@ class Record:
     text: str = ""
     tokens: int = 0
     deltas: int = 0
+    unmarked: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,17 +96,17 @@ def records(
     """
     spoken = _pinged(_broken(_written(events, pen), pen, faults), pen, faults)
     ending = pick(faults, LineEnds)
-    bom = pick(faults, ByteOrderMark) is not None
+    bom = b"" if pick(faults, ByteOrderMark) is None else b"\xef\xbb\xbf"
     for record in spoken:
-        data = record.data
+        data, unmarked = record.data, record.unmarked
         if ending is not None:
             data = data.replace(b"\n", ending.ending.encode())
-        if bom:
-            data, bom = b"\xef\xbb\xbf" + data, False
-        if data is record.data:
-            yield record
+            unmarked = unmarked.replace(b"\n", ending.ending.encode())
+        if bom or data is not record.data:
+            yield replace(record, data=bom + data, unmarked=bom + unmarked)
         else:
-            yield replace(record, data=data)
+            yield record
+        bom = b""
 
 
 def repeated(records: Iterable[Record], times: int) -> Iterator[Record]:
@@ -147,7 +149,8 @@ def _written(events: Iterable[Event | Signal], pen: Pen) -> Iterator[Record]:
         *others, last = written
         for data in others:  # the begin of a delta's block; the reason before the mark
             yield Record(data, "finish" if kind == "end" else "open")
-        yield Record(last, kind, text, new, int(kind == "delta"))
+        unmarked = pen.unmarked(last) if kind == "end" else None
+        yield Record(last, kind, text, new, int(kind == "delta"), unmarked or b"")
 
 
 def _kind(event: Event | Signal) -> Kind:

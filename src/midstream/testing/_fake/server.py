@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from midstream._values.errors import UsageError
+from midstream.testing._fake.doors import Doors
 from midstream.testing._fake.habits import Echo, Habits, Prefill, Whitespace
 from midstream.testing._fake.kept import KeptStreams
-from midstream.testing._fake.ledger import Ledger, Recorded
-from midstream.testing._fake.listener import Listener
+from midstream.testing._fake.ledger import Ledger
 from midstream.testing._fake.model import Split, ToyModel, pieces_of
 from midstream.testing._fake.places import Places
-from midstream.testing._fake.service import FaultPlan, Mind, Service
+from midstream.testing._fake.plan import FaultPlan
+from midstream.testing._fake.service import Mind, Service
 from midstream.testing._fake.sides import GRPC_DIALECTS, side
 from midstream.testing._fake.sides.base import World
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from midstream._values.events import Event
-    from midstream.testing._fake.faults import FaultRule, Faults, Status
+    from midstream.testing._fake.faults import Status
     from midstream.testing._fake.grpc_service import GrpcService
+    from midstream.testing._fake.plan import FaultRule, Faults
+    from midstream.testing._fake.recorded import Recorded
 
 TEXT = (
     "The quick brown fox jumps over the lazy dog. "
@@ -72,6 +75,8 @@ class FakeServer:
         api_key: The key that requests must bear; None: any or none.
         routes: Statuses in place of the answers of whole routes, as
             ``{"/tokenize": Status(501)}``.
+        keep: How many requests are remembered, the last ones; as many prompts, and
+            streams that outlive their connection.
 
     Raises:
         UsageError: Options that exclude each other, or a dialect that is not played.
@@ -98,6 +103,7 @@ class FakeServer:
         plays: str | None = None,
         api_key: str | None = None,
         routes: Mapping[str, Status] | None = None,
+        keep: int = 1000,
     ) -> None:
         if tokens is not None and events is not None:
             raise UsageError("FakeServer takes tokens or events, not both")
@@ -111,12 +117,12 @@ class FakeServer:
             side(plays)
         self._api_key = api_key
         self._routes = dict(routes or {})
-        self._ledger = Ledger()
+        self._ledger = Ledger(keep)
         self._mind = Mind(
             world=World(
-                model=model, kept=KeptStreams(replay_window) if replay else None
+                model=model, kept=KeptStreams(replay_window, keep) if replay else None
             ),
-            places=Places(model, prompt),
+            places=Places(model, prompt, keep=keep),
             habits=Habits(echo=echo, prefill=prefill, whitespace=whitespace),
             faults=FaultPlan(faults, always),
             ledger=self._ledger,
@@ -126,23 +132,20 @@ class FakeServer:
         self._service = Service(
             self._mind, plays=plays, api_key=api_key, routes=self._routes
         )
-        self._listener: Listener | None = None
-        self._grpc: GrpcService | None = None
+        self._doors = Doors(self._service.serve, self._grpc)
         self.text = model.answer.decode("utf-8", "replace") * repeat
 
     def start(self) -> None:
         """Open the port; harmless when it is open."""
-        if self._listener is None:
-            self._listener = Listener(self._service.serve)
+        self._doors.open()
 
     def close(self) -> None:
-        """End all connections, also those that stall; harmless twice."""
-        listener, self._listener = self._listener, None
-        grpc, self._grpc = self._grpc, None
-        if grpc is not None:
-            grpc.close()
-        if listener is not None:
-            listener.close()
+        """End all connections, also those that stall; harmless twice.
+
+        Raises:
+            RuntimeError: A thread that served a request had died; the cause says why.
+        """
+        self._doors.close()
 
     def __enter__(self) -> Self:
         """Open the port."""
@@ -155,13 +158,19 @@ class FakeServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End all connections."""
-        self.close()
+        """End all connections; what threads died of is noted on another error."""
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except RuntimeError as died:
+            error.add_note(str(died))
 
     @property
     def port(self) -> int:
         """The port of all HTTP dialects."""
-        return self._running.port
+        return self._doors.http.port
 
     def url(self, dialect: str) -> str:
         """The base URL at which the server plays a dialect.
@@ -173,7 +182,7 @@ class FakeServer:
             UsageError: It is not played, or the server is not open.
         """
         if dialect in GRPC_DIALECTS:
-            return f"grpc://127.0.0.1:{self._grpc_service().listener.port}"
+            return f"grpc://127.0.0.1:{self._doors.grpc.port}"
         player = side(dialect)
         base = f"http://127.0.0.1:{self.port}"
         owner = self._service.owner(player.route)
@@ -190,23 +199,23 @@ class FakeServer:
 
     @property
     def requests(self) -> list[Recorded]:
-        """All requests so far, in order."""
-        return list(self._ledger.entries)
+        """The requests so far, in order; the last `keep` of them."""
+        return self._ledger.entries
 
     @property
     def streams(self) -> list[Recorded]:
-        """The requests that asked for a stream."""
+        """Those of the `requests` that asked for a stream."""
         return [entry for entry in self.requests if entry.streams]
 
     @property
     def connections(self) -> int:
         """How many connections were accepted so far."""
-        return sum(listener.accepted for listener in self._listeners)
+        return sum(listener.accepted for listener in self._doors.all)
 
     @property
     def open_connections(self) -> int:
         """How many connections there are now."""
-        return sum(listener.open for listener in self._listeners)
+        return sum(listener.open for listener in self._doors.all)
 
     def wait_for_request(self, nth: int = 1, *, timeout: float = _WAIT) -> Recorded:
         """The `nth` request, from 1, waited for.
@@ -241,6 +250,8 @@ class FakeServer:
     ) -> Recorded:
         """The `nth` request that is `wanted`; asked again at each change.
 
+        Counted are those that are remembered.
+
         Raises:
             TimeoutError: There was none within `timeout` seconds.
         """
@@ -252,34 +263,18 @@ class FakeServer:
         Args:
             seconds: So long; None: until `accept_connections`.
         """
-        for listener in self._listeners:
-            listener.refuse(seconds)
+        self._doors.refuse(seconds)
 
     def accept_connections(self) -> None:
         """Accept connections again."""
-        for listener in self._listeners:
-            listener.accept()
+        self._doors.accept()
 
-    def _grpc_service(self) -> GrpcService:
+    def _grpc(self, died: Callable[[Exception], None]) -> GrpcService:
         """The gRPC server, started when it is needed: grpcio is an extra."""
         from midstream.testing._fake.grpc_service import (  # noqa: PLC0415 - as above
             GrpcService,
         )
 
-        self._running  # noqa: B018 - raises when the server is not open
-        if self._grpc is None:
-            self._grpc = GrpcService(
-                self._mind, api_key=self._api_key, routes=self._routes
-            )
-        return self._grpc
-
-    @property
-    def _listeners(self) -> list[Listener]:
-        http = self._running
-        return [http] if self._grpc is None else [http, self._grpc.listener]
-
-    @property
-    def _running(self) -> Listener:
-        if self._listener is None:
-            raise UsageError("the FakeServer is not open: use it in a with statement")
-        return self._listener
+        return GrpcService(
+            self._mind, api_key=self._api_key, routes=self._routes, died=died
+        )

@@ -6,14 +6,13 @@ is how servers that share a route are told apart on one port.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from midstream._values.events import TextDelta
 from midstream.testing._fake.asked import Refusal
 from midstream.testing._fake.body import Body
-from midstream.testing._fake.faults import Cut, Redirect, Status, flat, pick
+from midstream.testing._fake.faults import Cut, Redirect, Status, pick
 from midstream.testing._fake.model import Step
 from midstream.testing._fake.play import play
 from midstream.testing._fake.script import records, repeated
@@ -24,15 +23,16 @@ from midstream.testing._fake.voice import speak
 from midstream.testing._fake.wire import BadHttp, Closing, HungUp, head
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from midstream._values.events import Event, Signal
     from midstream.testing._fake.asked import Asked
-    from midstream.testing._fake.faults import Fault, FaultRule, Faults
     from midstream.testing._fake.habits import Habits
     from midstream.testing._fake.kept import KeptStream
-    from midstream.testing._fake.ledger import Ended, Ledger, Recorded
+    from midstream.testing._fake.ledger import Ledger
     from midstream.testing._fake.places import Places
+    from midstream.testing._fake.plan import FaultPlan
+    from midstream.testing._fake.recorded import Ended, Recorded
     from midstream.testing._fake.script import Pen, Record
     from midstream.testing._fake.sides.base import Side
     from midstream.testing._fake.voice import Manner
@@ -88,30 +88,6 @@ class Mind:
         """The records of a stream."""
         body = records(events, pen, entry.faults)
         return repeated(body, self.repeat) if self.repeat > 1 else body
-
-
-class FaultPlan:
-    """Hands out faults, stream by stream.
-
-    Args:
-        plan: One item a stream; or a rule for all streams.
-        always: What every stream has besides.
-    """
-
-    def __init__(
-        self, plan: Iterable[Faults | FaultRule] | FaultRule, always: Faults
-    ) -> None:
-        self._rule = plan if callable(plan) else None
-        self._plan = iter(() if callable(plan) else plan)
-        self._always = flat(always)
-        self._lock = threading.Lock()
-
-    def next(self, entry: Recorded) -> tuple[Fault, ...]:
-        """What goes wrong on the stream that this request asks for."""
-        with self._lock:
-            item = self._rule or next(self._plan, None)
-        faults = item(entry) if callable(item) else item
-        return (*flat(faults), *self._always)
 
 
 class Service:
@@ -337,6 +313,3 @@ def _reply(
     full = {"Content-Type": answer.type, **headers}
     content = answer.content if body else b""
     line.send(head(answer.status, full, length=length) + content)
-
-
-__all__: Sequence[str] = ["FaultPlan", "Mind", "Service"]

@@ -39,7 +39,7 @@ class Manner:
     Attributes:
         whole: Whether it holds back half characters.
         ids: Whether it sends token ids.
-        held: Whether it sends the ids of tokens whose text is held back at once.
+        held: Whether a token whose text is held back is sent at once, without it.
         finish: Its word for each kind of end.
     """
 
@@ -102,7 +102,8 @@ class Voice:
             return events
         self._waiting = 0
         event: Any = step.event
-        return [replace(event, text="", tokens=1, token_ids=(step.id,))]
+        ids = (step.id,) if self._manner.ids else ()
+        return [replace(event, text="", tokens=1, token_ids=ids)]
 
     def _flush(self) -> list[Event]:
         return self._emit(len(self._held)) if self._held else []

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from midstream.testing._fake.relay import Watch
+    from midstream.testing._fake.marks import Watch
 
 _READ = 65536
 _MAX_HEAD = 1 << 20
@@ -154,9 +154,10 @@ class Line:
         """Close with RST, which the client sees at once; what was sent arrives."""
         self.alive = False
         self._drain()
-        self._sock.setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-        )
+        with contextlib.suppress(OSError):  # the client may be gone already
+            self._sock.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
         self._sock.close()
 
     def join(self, server: socket.socket, watch: Watch) -> None:

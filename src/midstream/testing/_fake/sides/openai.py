@@ -233,12 +233,25 @@ class VllmChatSide(VllmSide, AccentedSide):
         return super().asked(body, world)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TgiChatSide(AccentedSide):
+    """TGI's chat: a chunk a token, those inside a character empty."""
+
+    name: str = "tgi-chat"
+    prefills: Callable[[Mapping[str, Any]], bool] = always
+
+    @property
+    def manner(self) -> Manner:
+        """Tokens whose text is held back are sent without it."""
+        return replace(super().manner, held=True)
+
+
 OPENAI_SIDES: Sequence[Side] = (
     CompletionsSide(name="openai-completions"),
     VllmChatSide(),
     _VLLM_COMPLETIONS,
     CountingSide(name="sglang-chat", prefills=flagged),
-    AccentedSide(name="tgi-chat", prefills=always),
+    TgiChatSide(),
     AccentedSide(name="lmstudio", prefills=always),
     AccentedSide(
         name="deepseek",
