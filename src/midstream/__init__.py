@@ -34,6 +34,9 @@ from midstream._values.errors import (
     RateLimited,
     ServerError,
     ServerFailed,
+    StoreFailed,
+    StreamBusy,
+    StreamNotFound,
     TimedOut,
     TransportError,
     UsageError,
@@ -51,6 +54,7 @@ from midstream._values.events import (
 )
 from midstream._values.exactness import Exactness
 from midstream._values.interruptions import (
+    LeaseLost,
     ResumeDiverged,
     ResumeExhausted,
     ResumeUnsupported,
@@ -89,6 +93,7 @@ __all__ = [
     "Frames",
     "Graphemes",
     "Latency",
+    "LeaseLost",
     "Lines",
     "Markdown",
     "MemoryStore",
@@ -115,8 +120,11 @@ __all__ = [
     "ServerError",
     "ServerFailed",
     "Store",
+    "StoreFailed",
     "Stream",
+    "StreamBusy",
     "StreamInterrupted",
+    "StreamNotFound",
     "TextDelta",
     "TimedOut",
     "Timeouts",

@@ -2,6 +2,8 @@
 
     MidstreamError
     ├── UsageError                  the caller's
+    │   ├── StreamBusy
+    │   └── StreamNotFound
     ├── TransportError              the line's
     │   ├── ConnectFailed
     │   ├── Dropped
@@ -16,11 +18,13 @@
     │   └── ServerFailed
     ├── WireError(offset)           bytes that break their protocol
     │   └── EventTooLarge
+    ├── StoreFailed                 the store's: a full disk, no server
     └── StreamInterrupted           the stream could not be finished
         ├── ResumeUnsupported
         ├── ResumeDiverged
         ├── ResumeExhausted
-        └── ToolCallInterrupted
+        ├── ToolCallInterrupted
+        └── LeaseLost
 
 No exception of httpx, grpc, json, a codec or anyio leaves midstream; the original is
 the ``__cause__``. An error out of an open stream carries the text received so far and
@@ -51,6 +55,14 @@ class MidstreamError(Exception):
 
 class UsageError(MidstreamError):
     """The caller's mistake: nothing was sent, or nothing more will be."""
+
+
+class StreamBusy(UsageError):
+    """Another reader has this key."""
+
+
+class StreamNotFound(UsageError):
+    """The store has no stream under this key."""
 
 
 class TransportError(MidstreamError):
@@ -165,6 +177,10 @@ class WireError(MidstreamError):
 
 class EventTooLarge(WireError):
     """One record is larger than the limit that keeps memory bounded."""
+
+
+class StoreFailed(MidstreamError):
+    """A store that cannot be used: a full disk, no server."""
 
 
 def publish(error: type[MidstreamError]) -> None:

@@ -52,4 +52,8 @@ class ToolCallInterrupted(StreamInterrupted):
     tool_calls: Sequence[ToolCall] = ()
 
 
+class LeaseLost(StreamInterrupted):
+    """Another reader took this stream's key over."""
+
+
 publish(StreamInterrupted)
