@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import SecretStr
 
 from midstream import _dialects
-from midstream._keeping.keeper import Keeper, Kept
+from midstream._keeping.keeper import Keeper, Kept, check_store
 from midstream._resume.plan import Server
 from midstream._resume.policy import Resume
 from midstream._session.session import Session
@@ -24,7 +24,7 @@ from midstream._values.request import Request
 from midstream._values.timeouts import Timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     import httpx
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from midstream._values.checkpoint import Checkpoint
     from midstream._values.message import Prompt
     from midstream.stores.protocol import Store
+
+    Restore = Callable[[Checkpoint | None], None]
 
 
 class _Base:
@@ -51,8 +53,8 @@ class _Base:
             raise UsageError(f"timeouts={timeouts!r}: give Timeouts(…)")
         if not isinstance(resume, Resume | None):
             raise UsageError(f"resume={resume!r}: give Resume(…), or None for never")
-        if store is not None and not hasattr(store, "acquire"):
-            raise UsageError(f"store={store!r}: give a store, as SQLiteStore(…)")
+        if store is not None:
+            check_store(store)
         self._servers = [_server(Endpoint.parse(endpoint)) for endpoint in endpoints]
         self._timeouts = timeouts
         self._resume = resume
@@ -86,9 +88,9 @@ class _Base:
         """A new stream's place in the store; what was there is replaced."""
         if key is None:
             return None
-        return Kept(self._need_keeper(), key, lambda _: None)
+        return Kept(self._need_keeper(), key)
 
-    def _continue(self, key: str, after: int) -> tuple[Session, Kept]:
+    def _continue(self, key: str, after: int) -> tuple[Session, Kept, Restore]:
         """A stored stream, made ready when it is entered."""
         if after < 0:
             raise UsageError(f"resume(after={after}): give characters, 0 or more")
@@ -96,7 +98,7 @@ class _Base:
 
         def begin(stored: Checkpoint | None) -> None:
             if stored is None:
-                raise UsageError(f"the store has no stream {key!r}")
+                return
             if self._resume is None and not stored.complete:
                 raise UsageError(
                     f"stream {key!r} is not complete, and Client(resume=None) "
@@ -104,7 +106,7 @@ class _Base:
                 )
             session.restore(stored, after, time.monotonic())
 
-        return session, Kept(self._need_keeper(), key, begin)
+        return session, Kept(self._need_keeper(), key, "continue"), begin
 
     def _need_keeper(self) -> Keeper:
         if self._keeper is None:
@@ -226,8 +228,8 @@ class Client(_Base):
             UsageError: There is no store. On entering: there is no such stream, or
                 another process is reading it.
         """
-        session, kept = self._continue(key, after)
-        return Stream(session, self, lambda: self._transport(session), kept)
+        session, kept, begin = self._continue(key, after)
+        return Stream(session, self, lambda: self._transport(session), kept, begin)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -363,8 +365,8 @@ class AsyncClient(_Base):
             UsageError: There is no store. On entering: there is no such stream, or
                 another process is reading it.
         """
-        session, kept = self._continue(key, after)
-        return AsyncStream(session, self, lambda: self._transport(session), kept)
+        session, kept, begin = self._continue(key, after)
+        return AsyncStream(session, self, lambda: self._transport(session), kept, begin)
 
     async def aclose(self) -> None:
         """Close the connections; a second time does nothing."""

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, assert_never
 
 from midstream._dialects.base import EXACTNESS, Continuation, Generation, Received
 from midstream._metrics import Metrics
+from midstream._resume.growth import whole
 from midstream._resume.ledger import Ledger
 from midstream._resume.plan import Drop, Plan
 from midstream._resume.policy import fails_over, pause, resumable
 from midstream._session.leg import SHAPE_FAULTS, Leg
-from midstream._values.checkpoint import Checkpoint
 from midstream._values.endpoint import Endpoint
 from midstream._values.errors import (
     AuthenticationFailed,
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from midstream._dialects.base import Call, Flow, Reply
     from midstream._resume.plan import Server
     from midstream._resume.policy import Resume
+    from midstream._values.checkpoint import Checkpoint
     from midstream._values.errors import TimeoutKind
     from midstream._values.events import Signal
     from midstream._values.timeouts import Timeouts
@@ -774,34 +775,30 @@ class Session:
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to continue later."""
-        ledger, leg = self.ledger, self._leg
-        received, usage = self._received(), ledger.usage
-        return Checkpoint(
-            **dict(ledger.main.stored()),
-            endpoint=str(self.server.endpoint),
-            request=self.request.model_dump(mode="json", exclude_unset=True),
-            others={
-                index: choice.stored()
-                for index, choice in ledger.choices.items()
-                if choice is not ledger.main
-            },
-            tokens=received.tokens,
-            token_ids=list(received.token_ids),
-            gaps=list(received.gaps),
-            prompt_ids=list(received.prompt_ids),
-            response_id=received.response_id,
-            handle=leg.generation.handle if leg else "",
-            offset=received.offset,
-            cursor=received.cursor,
-            usage=asdict(usage) if usage else None,
-            complete=self.complete,
-        )
+        return whole(self)
+
+    def place(self) -> dict[str, Any]:
+        """What of a checkpoint does not grow but changes."""
+        leg, ledger, usage = self._leg, self.ledger, self.ledger.usage
+        return {
+            "endpoint": str(self.server.endpoint),
+            "tokens": ledger.tokens,
+            "response_id": ledger.response_id,
+            "handle": leg.generation.handle if leg else "",
+            "offset": leg.offset if leg else 0,
+            "cursor": leg.cursor if leg else None,
+            "usage": asdict(usage) if usage else None,
+            "complete": self.complete,
+            "exactness": self.exactness.name,
+        }
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """Differs when a checkpoint would, but for its places in bodies."""
-        leg = self._leg
-        return self.complete, leg and leg.generation.handle, *self.ledger.mark
+        """Differs when a checkpoint would, but for its offset in the body."""
+        leg, ledger = self._leg, self.ledger
+        place = (leg.generation.handle, leg.cursor) if leg else ("", None)
+        asked = ledger.response_id, len(ledger.prompt_ids), len(self.resumes)
+        return self.complete, *place, *asked, *ledger.mark
 
     def _received(self) -> Received:
         leg = self._leg

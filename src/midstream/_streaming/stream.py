@@ -71,8 +71,16 @@ _ERROR_BODY = 1 << 20  # bytes of an error's body that are read
 class _State:
     """What both kinds of stream show; readable also after the stream was left."""
 
-    def __init__(self, session: Session, owner: object, kept: Kept | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        owner: object,
+        kept: Kept | None,
+        restore: Callable[[Checkpoint | None], None] | None,
+    ) -> None:
         self._session = session
+        self._restore = restore
+        self._lost: MidstreamError | None = None
         self._owner = owner  # a stream keeps its client alive
         self._kept = kept
         self._lock = threading.Lock()  # the session, against the keeper's look
@@ -173,13 +181,23 @@ class _State:
         if self._entered:
             raise UsageError("a stream is entered once; ask for a new one")
         if self._kept is not None:
-            self._kept.open(self._session, self._lock)
+            stored = self._kept.open()
+            if self._restore is not None:
+                self._restore(stored)
+            self._kept.begin(self._session, self._lock, self._lose)
             self._choice = self._session.request.choice
             self._ready.extend(self._session.backlog())
         self._entered = True
 
+    def _lose(self, error: MidstreamError) -> None:
+        """Another reader has the key: the next read raises."""
+        self._lost = error
+        self._session.deadline.interrupt()
+
     def _readable(self) -> bool:
         """Whether a step may bring more."""
+        if self._kept is not None:
+            self._kept.check()
         if not self._entered:
             word = "async with" if isinstance(self, AsyncStream) else "with"
             raise UsageError(
@@ -227,8 +245,9 @@ class Stream(_State):
         owner: object,
         transport_of: Callable[[], Transport],
         kept: Kept | None = None,
+        restore: Callable[[Checkpoint | None], None] | None = None,
     ) -> None:
-        super().__init__(session, owner, kept)
+        super().__init__(session, owner, kept, restore)
         self._transport_of = transport_of
         self._body: Body | None = None
         self._reading = Reading(self._read_on)
@@ -236,7 +255,12 @@ class Stream(_State):
 
     def __enter__(self) -> Self:
         """The stream; the request goes out with the first read."""
-        self._enter()
+        try:
+            self._enter()
+        except BaseException:
+            if self._kept is not None and not self._entered:
+                self._kept.close()
+            raise
         return self
 
     def __exit__(
@@ -330,11 +354,15 @@ class Stream(_State):
         session = self._session
         try:
             try:
-                return self._connect() if self._body is None else self._read()
+                if self._lost is None:
+                    return self._connect() if self._body is None else self._read()
+                raise self._lost
             except _FAULTS as fault:
                 self._hang_up()
                 if self._closed:
                     return []
+                if self._lost is not None:
+                    raise self._lost from fault
                 with self._lock:
                     return session.dropped(fault, time.monotonic())
         except MidstreamError as error:
@@ -413,8 +441,9 @@ class AsyncStream(_State):
         owner: object,
         transport_of: Callable[[], AsyncTransport],
         kept: Kept | None = None,
+        restore: Callable[[Checkpoint | None], None] | None = None,
     ) -> None:
-        super().__init__(session, owner, kept)
+        super().__init__(session, owner, kept, restore)
         self._transport_of = transport_of
         self._body: AsyncBody | None = None
         self._reading = AsyncReading(self._read_on)
@@ -524,11 +553,15 @@ class AsyncStream(_State):
         session = self._session
         try:
             try:
+                if self._lost is not None:
+                    raise self._lost
                 return await (self._connect() if self._body is None else self._read())
             except _FAULTS as fault:
                 await self._hang_up()
                 if self._closed:
                     return []
+                if self._lost is not None:
+                    raise self._lost from fault
                 with self._lock:
                     return session.dropped(fault, time.monotonic())
         except MidstreamError as error:
