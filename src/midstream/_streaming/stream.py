@@ -451,7 +451,7 @@ class AsyncStream(_State):
 
     async def __aenter__(self) -> Self:
         """The stream; the request goes out with the first read."""
-        if self._kept is None:
+        if self._kept is None or self._entered:
             self._enter()
         else:
             try:
