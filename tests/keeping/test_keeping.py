@@ -1,41 +1,19 @@
-"""Keyed streams are kept while they run, also in silence; a store may fail."""
+"""Keyed streams are kept while they run, also in silence."""
 
 import asyncio
-import logging
 import threading
 import time
 
 import anyio
 import pytest
+from kept_reader import wait_until
 
 import midstream
 from midstream import Finish, MemoryStore, TextDelta, ToolCallDelta
-from midstream._keeping import keeper
-from midstream._keeping.keeper import Keeper, Kept
+from midstream._keeping import keeper, lease, recorder
 from midstream.testing import FakeServer, Stall
 
 TEXT = "An answer that takes its time. " * 10
-
-
-@pytest.fixture
-def opened_kept(monkeypatch):
-    """A keyed stream that nobody looks at but the test."""
-    monkeypatch.setattr(keeper, "_INTERVAL", 60)
-    store = MemoryStore()
-    client = midstream.Client("ollama", store=store)
-    session = client._session("hi")
-    kept = Kept(Keeper(store), "k", lambda _: None)
-    kept.open(session, threading.Lock())
-    yield kept, session, store
-    kept.close()
-    client.close()
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_silence_is_stored_too():
@@ -54,9 +32,25 @@ def test_silence_is_stored_too():
         assert not store.load("k").complete
 
 
+def test_its_own_checkpoint_is_there_before_the_request_goes_out():
+    """K3: killed then, the next process does not find an earlier answer."""
+    store = MemoryStore()
+    with (
+        FakeServer(TEXT) as server,
+        midstream.Client(server.endpoint("ollama"), store=store) as client,
+    ):
+        with client.stream("first", key="k") as stream:
+            stream.read()
+        with client.stream("second", key="k"):
+            assert len(server.requests) == 1
+            stored = store.load("k")
+        assert (stored.text, stored.complete) == ("", False)
+        assert stored.request["prompt"] == "second"
+
+
 def test_the_lease_is_renewed_while_the_stream_is_open(monkeypatch):
-    monkeypatch.setattr(keeper, "_LEASE", 0.3)
-    monkeypatch.setattr(keeper, "_INTERVAL", 0.02)
+    for module in keeper, lease, recorder:
+        monkeypatch.setattr(module, "LEASE", 0.3)
     store = MemoryStore()
     with (
         FakeServer(TEXT, faults=[Stall(after=2)]) as server,
@@ -64,13 +58,19 @@ def test_the_lease_is_renewed_while_the_stream_is_open(monkeypatch):
         client.stream("hi", key="k") as stream,
     ):
         next(iter(stream))
-        time.sleep(0.5)
+        time.sleep(0.6)
         assert not store.acquire("k", "another", 1)
     assert store.acquire("k", "another", 1)
 
 
-def test_the_keepers_thread_ends_with_the_last_stream():
+def test_the_threads_end_with_the_last_stream():
     store = MemoryStore()
+
+    def ours():
+        names = [thread.name for thread in threading.enumerate()]
+        return [n for n in names if n.startswith("midstream-")]
+
+    before = ours()
     with (
         FakeServer(TEXT) as server,
         midstream.Client(server.endpoint("ollama"), store=store) as client,
@@ -78,10 +78,9 @@ def test_the_keepers_thread_ends_with_the_last_stream():
         with client.stream("a", key="a") as one, client.stream("b", key="b") as two:
             one.read()
             two.read()
-            names = [thread.name for thread in threading.enumerate()]
-            assert names.count("midstream-keeper") == 1
-        names = [thread.name for thread in threading.enumerate()]
-        assert "midstream-keeper" not in names
+            assert ours().count("midstream-keeper") == 1
+            assert ours().count("midstream-lease") <= 2
+        assert ours() == before
     assert sorted(store.keys()) == ["a", "b"]
 
 
@@ -124,78 +123,52 @@ def test_a_call_is_given_once_by_whoever_asks_for_the_key():
         assert len(server.streams) == 1
 
 
-def test_a_call_that_is_closed_later_is_stored_closed(opened_kept):
-    kept, session, store = opened_kept
-    session.ledger.add_tool(ToolCallDelta(0, "c", "f", "{}"))
-    kept.look()
-    assert not store.load("k").tool_calls[0].complete
-    session.ledger.add_tool(ToolCallDelta(0, closed=True, tokens=0))
-    kept.look()
-    assert store.load("k").tool_calls[0].complete
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("async_", [False, True])
+def test_who_is_taken_over_ends_with_lease_lost(async_):
+    store = MemoryStore()
+
+    async def read(endpoint):
+        async with (
+            midstream.AsyncClient(endpoint, store=store) as client,
+            client.stream("hi", key="k") as stream,
+        ):
+            async for _ in stream:
+                store.acquire("k", "another", 30, take_over=True)
+                await anyio.sleep(0.2)
+
+    with FakeServer(TEXT, always=midstream.testing.Slow(0.01)) as server:
+        with pytest.raises(midstream.LeaseLost) as lost:
+            if async_:
+                anyio.run(read, server.endpoint("ollama"))
+            else:
+                with (
+                    midstream.Client(server.endpoint("ollama"), store=store) as client,
+                    client.stream("hi", key="k") as stream,
+                ):
+                    for _ in stream:
+                        store.acquire("k", "another", 30, take_over=True)
+                        time.sleep(0.2)
+        assert TEXT.startswith(lost.value.text)
+        assert lost.value.text
 
 
-def test_what_changes_while_a_checkpoint_is_taken_is_seen_by_the_next_look(
-    opened_kept, monkeypatch
-):
-    kept, session, store = opened_kept
-    take = session.checkpoint
+def test_a_stream_is_entered_once_also_with_a_key():
+    """K16: a second entering does not disturb the first reader."""
+    store = MemoryStore()
 
-    def slow():
-        taken = take()
-        session.ledger.add_text(TextDelta("late"))
-        monkeypatch.undo()
-        return taken
+    async def main(endpoint):
+        async with (
+            midstream.AsyncClient(endpoint, store=store) as client,
+            client.stream("hi", key="k") as stream,
+        ):
+            first = await anext(aiter(stream))
+            with pytest.raises(midstream.UsageError):
+                await stream.__aenter__()
+            return first + "".join([piece async for piece in stream])
 
-    session.ledger.add_text(TextDelta("x"))
-    monkeypatch.setattr(session, "checkpoint", slow)
-    kept.look()
-    assert store.load("k").text == "x"
-    kept.look()
-    assert store.load("k").text == "xlate"
-
-
-class Broken(MemoryStore):
-    """A store whose disk is full."""
-
-    def save(self, key, checkpoint):
-        raise OSError("no space left")
-
-
-def test_a_store_that_fails_does_not_end_the_stream(caplog, monkeypatch):
-    monkeypatch.setattr(keeper, "_INTERVAL", 0.01)
-    with (
-        FakeServer(TEXT, faults=[Stall(after=2)]) as server,
-        midstream.Client(server.endpoint("ollama"), store=Broken()) as client,
-        caplog.at_level(logging.ERROR, "midstream"),
-        client.stream("hi", key="k") as stream,
-    ):
-        assert next(iter(stream))
-        wait_until(lambda: "stream 'k' was not stored" in caplog.text)
-    assert "the last state of stream 'k' was not stored" in caplog.text
-
-
-def test_a_late_look_does_not_undo_the_end():
-    class Slow(MemoryStore):
-        def save(self, key, checkpoint):
-            if key == "slow" and not checkpoint.complete:
-                looked.set()
-                go.wait(5)
-            super().save(key, checkpoint)
-
-    looked, go, store = threading.Event(), threading.Event(), Slow()
-    with (
-        FakeServer(TEXT, faults=[Stall(after=1)]) as server,
-        midstream.Client(server.endpoint("ollama"), store=store) as client,
-        client.stream("hi", key="other") as other,
-    ):
-        next(iter(other))
-        with client.stream("hi", key="slow") as stream:
-            next(iter(stream))
-            assert looked.wait(5)
-            threading.Timer(0.1, go.set).start()
-            stream.read()
-        assert store.load("slow").complete
-        assert store.acquire("slow", "another", 1)
+    with FakeServer(TEXT) as server:
+        assert anyio.run(main, server.endpoint("ollama")) == TEXT
 
 
 async def _cancelled_while_entering(server, store):
@@ -203,9 +176,9 @@ async def _cancelled_while_entering(server, store):
         task = asyncio.create_task(client.stream("hi", key="k").__aenter__())
         await asyncio.to_thread(store.asked.wait, 5)
         task.cancel()
-        asyncio.get_running_loop().call_later(0.1, store.go.set)
         await asyncio.wait([task])
         assert task.cancelled()
+        store.go.set()  # the store answers when nobody waits any more
 
 
 async def _cancelled_while_leaving(server, store):
@@ -226,10 +199,10 @@ async def _cancelled_while_leaving(server, store):
 @pytest.mark.parametrize("main", [_cancelled_while_entering, _cancelled_while_leaving])
 def test_a_task_that_is_cancelled_gives_the_key_back(main):
     class Slow(MemoryStore):
-        def acquire(self, *lease):
+        def acquire(self, *lease, take_over=False):
             self.asked.set()
             self.go.wait(5)
-            return super().acquire(*lease)
+            return super().acquire(*lease, take_over=take_over)
 
     store = Slow()
     store.asked, store.go = threading.Event(), threading.Event()

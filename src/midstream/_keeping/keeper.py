@@ -1,20 +1,33 @@
 """Keyed streams are kept while they run, off the token path.
 
-One thread a client looks at its keyed streams a few times a second, takes a checkpoint
-under the stream's lock where something changed, and writes it; also in silence, so that
-at most the last interval is lost with the process. The stream itself writes only at its
-end.
+One thread a client looks at its keyed streams a few times a second and has what is new
+written by workers, so that one stream's slow save delays no other. Entering a stream
+takes its key's lease and writes a checkpoint before the request goes out; at its end
+the last state is written and the lease given back. Whoever waits for the store waits
+for `workers.LIMIT` and no longer.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
+import os
 import threading
 import time
-import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from midstream._values.errors import UsageError
+from midstream._keeping.lease import LEASE, Holder
+from midstream._keeping.recorder import Recorder
+from midstream._keeping.workers import LIMIT, Workers
+from midstream._values.errors import (
+    MidstreamError,
+    StoreFailed,
+    StreamBusy,
+    StreamNotFound,
+    UsageError,
+)
+from midstream._values.interruptions import LeaseLost
+from midstream.stores.forking import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,111 +36,348 @@ if TYPE_CHECKING:
     from midstream._values.checkpoint import Checkpoint
     from midstream.stores.protocol import Store
 
-_INTERVAL = 0.25  # seconds between looks
-_LEASE = 5.0  # seconds for which a lease holds unless renewed
+T = TypeVar("T")
+
+Existing = Literal["replace", "resume", "error", "continue"]
+"""What entering does with what is stored under the key; ``"continue"`` needs it."""
+
+INTERVAL = 0.25  # seconds between looks
+_AT_ONCE = 16  # writes, those that hang included
+_METHODS = (
+    "save(key, checkpoint, *, owner=None)",
+    "append(key, growth, *, owner)",
+    "load(key)",
+    "acquire(key, owner, seconds, *, take_over=False)",
+    "renew(holder, seconds)",
+    "release(key, owner)",
+)
 _LOG = logging.getLogger("midstream")
+
+
+def check_store(store: object) -> None:
+    """Refuse what cannot keep streams safely.
+
+    Raises:
+        UsageError: It is no store, or one that cannot tell whose write it is; the words
+            name the methods to add.
+    """
+    if not hasattr(store, "load") or not hasattr(store, "save"):
+        raise UsageError(f"store={store!r}: give a store, as SQLiteStore(…)")
+    missing = [told for told in _METHODS if not _has(store, told)]
+    if missing:
+        raise UsageError(
+            f"store={store!r} cannot keep two readers apart: it needs "
+            f"{'; '.join(missing)}, as midstream.Store describes them"
+        )
+
+
+def _has(store: object, told: str) -> bool:
+    """Whether the method is there, with its keyword-only arguments."""
+    name, _, rest = told.partition("(")
+    words = {word.partition("=")[0] for word in rest[:-1].partition("*, ")[2].split()}
+    try:
+        parameters = inspect.signature(getattr(store, name)).parameters
+    except AttributeError:
+        return False
+    except (TypeError, ValueError):  # of a method that was not written in Python
+        return True
+    any_word = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return any_word or words <= parameters.keys()
 
 
 class Kept:
     """One keyed stream.
 
     Args:
-        keeper: Who writes.
+        keeper: Who keeps it.
         key: Under which key.
-        begin: Told of the lease's success and of what is stored; makes the session
-            ready.
+        existing: What to do with what is stored there.
+        take_over: Take the key from a reader that is still thought alive.
     """
 
     def __init__(
-        self, keeper: Keeper, key: str, begin: Callable[[Checkpoint | None], None]
+        self,
+        keeper: Keeper,
+        key: str,
+        existing: Existing = "replace",
+        *,
+        take_over: bool = False,
     ) -> None:
         self.key = key
         self._keeper = keeper
-        self._begin = begin
-        self._owner = uuid.uuid4().hex
-        self._session: Session | None = None
+        self._existing = existing
+        self._take_over = take_over
         self._lock = threading.Lock()
-        self._writing = threading.Lock()  # what was seen earlier is stored earlier
-        self._saved: tuple[object, ...] | None = None
-        self._renew_at = 0.0
+        self._state: Literal["new", "opening", "open", "closed"] = "new"
+        self._stored: Checkpoint | None = None
+        self._owner = ""
+        self._recording: Recording | None = None
+        self._pid = os.getpid()
+        self._lost: Callable[[MidstreamError], None] | None = None
 
-    def open(self, session: Session, lock: threading.Lock) -> None:
-        """Take the lease and begin.
+    def open(self) -> Checkpoint | None:
+        """Take the lease.
+
+        Returns:
+            What is stored and to be continued; None where there is nothing, or it will
+            be replaced.
 
         Raises:
-            UsageError: Another living process has the key, or there is nothing to
-                continue.
+            StreamBusy: Another reader has the key.
+            StreamNotFound: There is nothing to continue.
+            UsageError: Something is stored where nothing should be, or it is no
+                checkpoint; or the stream was closed meanwhile.
+            StoreFailed: The store cannot be used.
         """
-        with self._writing:
-            self._open(session, lock)
-
-    def _open(self, session: Session, lock: threading.Lock) -> None:
-        store = self._keeper.store
-        if not store.acquire(self.key, self._owner, _LEASE):
-            raise UsageError(
-                f"stream {self.key!r} is being read elsewhere; it is free at the "
-                f"latest {_LEASE:g} s after that reader ended"
-            )
-        try:
-            self._begin(store.load(self.key))
-        except BaseException:
-            store.release(self.key, self._owner)
-            raise
-        self._renew_at = time.monotonic() + _LEASE / 3
-        self._session, self._lock = session, lock
-        self._keeper.watch(self)
-
-    def look(self) -> None:
-        """Write what changed; renew the lease when it is due."""
-        with self._writing:
-            if self._session is not None:
-                self._write(self._session)
-
-    def _write(self, session: Session) -> None:
-        store = self._keeper.store
         with self._lock:
-            # The mark is taken first: what changes behind it is seen by the next look.
-            mark = session.mark
-            checkpoint = session.checkpoint() if mark != self._saved else None
-        if checkpoint is not None:
-            store.save(self.key, checkpoint)
-            self._saved = mark
-        if time.monotonic() >= self._renew_at:
-            store.acquire(self.key, self._owner, _LEASE)
-            self._renew_at = time.monotonic() + _LEASE / 3
+            if self._state != "new":
+                raise UsageError("a stream is entered once; ask for a new one")
+            self._state, self._pid = "opening", os.getpid()
+        self._owner = self._keeper.holder.join()
+        try:
+            self._acquire()
+            self._stored = self._load()
+            with self._lock:
+                if self._state != "opening":
+                    raise UsageError("the stream was closed while it was entered")
+                self._state = "open"
+        except BaseException:
+            self._state = "closed"
+            self._give_back()
+            raise
+        return self._stored
+
+    def begin(
+        self,
+        session: Session,
+        lock: threading.Lock,
+        lost: Callable[[MidstreamError], None],
+    ) -> None:
+        """Write the first checkpoint and go on writing.
+
+        Args:
+            session: What is kept.
+            lock: Held while it is looked at.
+            lost: Called once, from any thread, when another owner has the key.
+
+        Raises:
+            StreamBusy: Another reader took the key meanwhile.
+            StoreFailed: The store cannot be used.
+            UsageError: What was asked cannot be stored.
+        """
+        keeper, self._lost = self._keeper, lost
+        recorder = Recorder(
+            keeper.store,
+            keeper.holder,
+            key=self.key,
+            owner=self._owner,
+            session=session,
+            lock=lock,
+            lost=lost,
+        )
+        stored, self._stored = self._stored, None
+        try:
+            keeper.ask(lambda: recorder.begin(stored))
+        except LeaseLost as error:
+            raise self._busy() from error
+        with self._lock:
+            if self._state != "open":
+                return
+            self._recording = Recording(recorder, keeper.workers, self.key)
+        keeper.watch(self._recording)
+
+    def check(self) -> None:
+        """Tell the stream that it is not its own any more, in a forked child."""
+        if self._lost is not None and self._pid != os.getpid():
+            lost, self._lost = self._lost, None
+            lost(
+                LeaseLost(
+                    f"this process was forked while it read the stream {self.key!r}; "
+                    "its parent goes on with it"
+                )
+            )
 
     def close(self) -> None:
-        """Write the last state and give the lease back; waits for an `open`."""
-        with self._writing:
-            session, self._session = self._session, None
-            if session is None:
+        """Write the last state and give the lease back.
+
+        It never raises, and takes no longer than a store's call may. In the middle of
+        an `open` it leaves the rest to that one; in a forked child it does nothing.
+        """
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            state, self._state = self._state, "closed"
+            recording = self._recording
+        if state != "open":
+            return
+        if recording is None:
+            self._give_back()
+            return
+        recording.close()
+        self._keeper.forget(recording)
+        self._keeper.leave()
+
+    def _acquire(self) -> None:
+        keeper, key, owner = self._keeper, self.key, self._owner
+        more = {"take_over": True} if self._take_over else {}
+
+        def late(acquired: object) -> None:
+            if acquired:
+                keeper.store.release(key, owner)
+
+        take = keeper.store.acquire
+        if not keeper.ask(lambda: take(key, owner, LEASE, **more), late):
+            raise self._busy()
+
+    def _busy(self) -> StreamBusy:
+        return StreamBusy(
+            f"stream {self.key!r} is being read elsewhere; it is free at the latest "
+            f"{LEASE:g} s after that reader ended, or now with take_over=True, which "
+            "ends that reader's stream"
+        )
+
+    def _load(self) -> Checkpoint | None:
+        if self._existing == "replace":
+            return None
+        keeper, key = self._keeper, self.key
+        stored = keeper.ask(lambda: keeper.store.load(key))
+        if stored is None and self._existing == "continue":
+            raise StreamNotFound(
+                f"{keeper.store!r} has no stream {key!r}: it was never begun, or was "
+                f"deleted; begin it with client.stream(…, key={key!r}), or look at the "
+                "store's keys()"
+            )
+        if stored is not None and self._existing == "error":
+            raise UsageError(
+                f"{keeper.store!r} has a stream {key!r} already; continue it with "
+                f"client.resume({key!r}), delete it, or use another key"
+            )
+        return stored
+
+    def _give_back(self) -> None:
+        keeper, key, owner = self._keeper, self.key, self._owner
+        try:
+            keeper.ask(lambda: keeper.store.release(key, owner))
+        except MidstreamError as error:
+            _LOG.debug("the lease of %r was not given back: %s", key, error)
+        keeper.leave()
+
+
+class Recording:
+    """One stream's writes: one at a time, never waited for but at the end.
+
+    Args:
+        recorder: Who writes.
+        workers: In whose threads.
+        key: The stream's.
+    """
+
+    def __init__(self, recorder: Recorder, workers: Workers, key: str) -> None:
+        self._recorder = recorder
+        self._workers = workers
+        self._key = key
+        self._lock = threading.Lock()
+        self._began: float | None = None  # when the write that runs now did
+        self._closing = False
+        self._done = threading.Event()
+
+    def tick(self) -> None:
+        """Have what is new written, unless a write is on its way."""
+        with self._lock:
+            began = self._began
+            if self._closing:
                 return
-            try:
-                self._write(session)
-                self._keeper.store.release(self.key, self._owner)
-            except Exception:  # noqa: BLE001 - a store's fault must not end the stream
-                _LOG.exception("the last state of stream %r was not stored", self.key)
-        self._keeper.forget(self)
+        if began is None:
+            if self._recorder.due:
+                self._start(self._look)
+        elif time.monotonic() > began + LIMIT:
+            words = f"it did not answer within {LIMIT:g} s"
+            self._recorder.failed(StoreFailed(words))
+
+    def close(self) -> None:
+        """Write the last state, behind the write that is on its way."""
+        with self._lock:
+            self._closing = True
+            idle = self._began is None
+        if idle:
+            self._start(self._finish)
+        if not self._done.wait(LIMIT):
+            _LOG.warning(
+                "the last state of stream %r was not stored: the store did not answer "
+                "within %g s",
+                self._key,
+                LIMIT,
+            )
+
+    def _start(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            if self._began is not None:
+                return
+            self._began = time.monotonic()
+        self._workers.submit(call)
+
+    def _look(self) -> None:
+        try:
+            self._recorder.look()
+        finally:
+            with self._lock:
+                self._began = None
+                closing = self._closing
+        if closing:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._recorder.last()
+        self._done.set()
 
 
 class Keeper:
     """Looks after a client's keyed streams.
 
     Args:
-        store: Where checkpoints go.
+        store: Where checkpoints go; `check_store` has passed it.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._streams: list[Kept] = []
+        self.holder = Holder(store)
+        self.workers = Workers("midstream-store", _AT_ONCE)
+        self._recordings: list[Recording] = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        tell(self)
 
-    def watch(self, kept: Kept) -> None:
+    def forked(self) -> None:
+        """A child has no thread of its parent's, and none of its leases."""
+        self.holder = Holder(self.store)
+        self.workers = Workers("midstream-store", _AT_ONCE)
+        self._recordings = []
+        self._lock = threading.Lock()
+        self._thread = None
+
+    def ask(self, call: Callable[[], T], late: Callable[[T], None] | None = None) -> T:
+        """A call of the store's, within its limit.
+
+        Args:
+            call: What to ask.
+            late: Told of the answer when it comes too late.
+
+        Raises:
+            StoreFailed: It took too long, or raised what is no error of ours.
+            MidstreamError: What the store said.
+        """
+        try:
+            return self.workers.call(call, late)
+        except MidstreamError:
+            raise
+        except Exception as error:
+            raise StoreFailed(f"{self.store!r} failed: {error!r}") from error
+
+    def watch(self, recording: Recording) -> None:
         """Look after one more stream."""
         with self._lock:
-            self._streams.append(kept)
+            self._recordings.append(recording)
             if self._thread is None:
                 self._stop = threading.Event()
                 self._thread = threading.Thread(
@@ -138,24 +388,26 @@ class Keeper:
                 )
                 self._thread.start()
 
-    def forget(self, kept: Kept) -> None:
+    def forget(self, recording: Recording) -> None:
         """It ended; the thread ends with the last one."""
         with self._lock:
-            if kept in self._streams:
-                self._streams.remove(kept)
-            thread = self._thread if not self._streams else None
+            if recording in self._recordings:
+                self._recordings.remove(recording)
+            thread = self._thread if not self._recordings else None
             if thread is not None:
                 self._stop.set()
                 self._thread = None
         if thread is not None:
             thread.join()
 
+    def leave(self) -> None:
+        """One stream less needs the lease; idle threads end with the last one."""
+        if self.holder.leave():
+            self.workers.stop()
+
     def _run(self, stop: threading.Event) -> None:
-        while not stop.wait(_INTERVAL):
+        while not stop.wait(INTERVAL):
             with self._lock:
-                streams = list(self._streams)
-            for kept in streams:
-                try:
-                    kept.look()
-                except Exception:  # noqa: BLE001 - a store's fault must not end the stream
-                    _LOG.exception("stream %r was not stored", kept.key)
+                recordings = list(self._recordings)
+            for recording in recordings:
+                recording.tick()

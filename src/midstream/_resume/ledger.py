@@ -8,6 +8,7 @@ connections used are books of their own.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
@@ -21,6 +22,7 @@ from midstream._values.tool_call import ToolCall
 from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
+    from array import array
     from typing import Any
 
     from midstream._values.checkpoint import Checkpoint
@@ -47,6 +49,17 @@ class Text:
         if len(self._parts) == _BLOCK:
             self._blocks.append("".join(self._parts))
             self._parts.clear()
+
+    def since(self, length: int) -> str:
+        """What came behind the first ``length`` characters; costs no more than that."""
+        parts: list[str] = []
+        missing = self.length - length
+        for part in chain(reversed(self._parts), reversed(self._blocks)):
+            if missing <= 0:
+                break
+            parts.append(part)
+            missing -= len(part)
+        return "".join(reversed(parts))[max(-missing, 0) :]
 
     def __str__(self) -> str:
         """All of it."""
@@ -129,6 +142,20 @@ class Choice:
     def add_refusal(self, text: str) -> None:
         """Text of the refusal."""
         self._refusal.add(text)
+
+    @property
+    def channels(self) -> dict[str, Text]:
+        """Its texts, by the names that a checkpoint has for them."""
+        return {
+            "text": self._text,
+            "reasoning": self._reasoning,
+            "refusal": self._refusal,
+        }
+
+    @property
+    def calls(self) -> dict[int, tuple[ToolCall, Text]]:
+        """The tool calls, their arguments apart."""
+        return self._calls
 
     @property
     def characters(self) -> int:
@@ -344,6 +371,20 @@ class Ledger:
     def forget_open(self) -> None:
         """A new generation begins: what was open will come again."""
         self._tokens.forget_open()
+
+    @property
+    def ids(self) -> array[int]:
+        """The ids that came; another object once they were forgotten."""
+        return self._tokens.ids
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """The prompt's ids, where told."""
+        return self._tokens.prompt_ids
+
+    def gaps_since(self, known: int) -> list[tuple[int, int, str]]:
+        """Where ids are missing, behind the first ``known`` such places."""
+        return self._tokens.gaps_since(known)
 
     def report(self, usage: Usage) -> Usage:
         """The server's usage of this connection; gives the sum over all."""

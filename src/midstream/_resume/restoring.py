@@ -22,6 +22,7 @@ from midstream._values.events import (
     TextDelta,
     ToolCallDelta,
 )
+from midstream._values.exactness import Exactness
 from midstream._values.request import Request
 from midstream._values.resumption import Resumption
 from midstream._values.usage import Usage
@@ -119,7 +120,7 @@ def restore(
         request=request,
         ledger=ledger,
         server=server,
-        history=History(origin, stored.exactness, _past(stored)),
+        history=History(origin, Exactness[stored.exactness], _past(stored)),
         handle=stored.handle if kin else "",
         drop=Drop(Dropped("the process that had begun this stream ended"), now),
         kept=kin and bool(stored.handle),
@@ -136,7 +137,7 @@ def _past(stored: Checkpoint) -> list[Resumption]:
             at=one.at,
             reason=one.reason,
             strategy=one.strategy,
-            exactness=one.exactness,
+            exactness=Exactness[one.exactness],
             endpoint=Endpoint.parse(one.endpoint),
             gap=one.gap,
         )

@@ -41,7 +41,11 @@ class Tokens:
     @property
     def gaps(self) -> list[tuple[int, int, str]]:
         """Where ids are missing: (index of the first, how many tokens, their text)."""
-        return [gap for gap in self._gaps if gap[0] < len(self.ids)]
+        return self.gaps_since(0)
+
+    def gaps_since(self, known: int) -> list[tuple[int, int, str]]:
+        """The same, behind the first ``known`` of them."""
+        return [gap for gap in self._gaps[known:] if gap[0] < len(self.ids)]
 
     def add(self, delta: TextDelta) -> None:
         """Tokens of the text; with no text they stay open."""

@@ -6,9 +6,10 @@ server can. It knows the present leg and how the next one is made, and decides n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from midstream._resume import storing
+from midstream._resume.growth import Standing
 from midstream._resume.policy import restarts
 from midstream._resume.recovery import Facts, Seen
 from midstream._session.asking import continuation, generation, replay_from_begin
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from midstream._resume.recovery import Recovery
     from midstream._resume.restoring import Beginning
     from midstream._session.patience import Patience
-    from midstream._values.checkpoint import Checkpoint
     from midstream._values.errors import MidstreamError
+    from midstream._values.usage import Usage
 
 
 class Legs:
@@ -113,24 +114,29 @@ class Legs:
         continues = leg.strategy not in {"begin", "replay", "rerun"}
         return continues and restarts(ledger.main.text, at)
 
-    def checkpoint(self, *, complete: bool) -> Checkpoint:
-        """What is needed to continue later."""
-        return storing.checkpoint(
-            self._recovery.server,
-            self._beginning.request,
-            self._ledger,
-            self._beginning.history,
-            self.received(),
-            handle=self.handle,
-            complete=complete,
-        )
+    def standing(self, *, complete: bool) -> Standing:
+        """All that is stored of a stream."""
+        begun, leg, ledger = self._beginning, self.now, self._ledger
+        place = {
+            "endpoint": str(self._recovery.server.endpoint),
+            "tokens": ledger.tokens,
+            "response_id": ledger.response_id,
+            "handle": self.handle,
+            "offset": leg.offset if leg else 0,
+            "cursor": leg.cursor if leg else None,
+            "usage": _fields(ledger.usage),
+            "spent": _fields(ledger.spent),
+            "complete": complete,
+            "exactness": begun.history.exactness.name,
+        }
+        return Standing(begun.request, ledger, begun.history.resumes, place)
 
     @property
     def mark(self) -> tuple[object, ...]:
         """Differs when a checkpoint would, but for its places in bodies."""
         ledger = self._ledger
         cursor = None if self.now is None else self.now.cursor
-        news = self.handle, ledger.response_id, cursor
+        news = self.handle, ledger.response_id, len(ledger.prompt_ids), cursor
         return *news, len(self._beginning.history.resumes), *ledger.mark
 
     # -- asking ------------------------------------------------------------------
@@ -255,3 +261,7 @@ class Legs:
         except (TransportError, ServerError) as error:
             words = scrubbed(error, self._recovery.server.endpoint)
             self._recovery.notes.append(f"leave: {words}")
+
+
+def _fields(usage: Usage | None) -> dict[str, Any] | None:
+    return None if usage is None else asdict(usage)

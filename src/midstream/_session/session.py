@@ -23,6 +23,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, assert_never
 
 from midstream._metrics import Metrics
+from midstream._resume.growth import whole
 from midstream._resume.recovery import EndWell, GiveUp, GoOn, Recovery
 from midstream._session.folding import close, finish, fold, measure
 from midstream._session.legs import Legs
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from midstream._dialects.base import Call, Flow, Reply
+    from midstream._resume.growth import Standing
     from midstream._resume.policy import Resume
     from midstream._resume.recovery import Drop
     from midstream._resume.restoring import Beginning
@@ -296,7 +298,11 @@ class Session:
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to continue later."""
-        return self._legs.checkpoint(complete=self.complete)
+        return whole(self.standing())
+
+    def standing(self) -> Standing:
+        """The same, for who stores what is new of it."""
+        return self._legs.standing(complete=self.complete)
 
     @property
     def mark(self) -> tuple[object, ...]:

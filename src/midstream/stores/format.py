@@ -1,20 +1,41 @@
-"""Checkpoints as JSON text, the same in every store."""
+"""Checkpoints and growths as JSON text, the same in every store.
+
+What is read may have been written by another version, by another program, or by chance:
+nothing but a `UsageError` comes of it.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeVar
+
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
-from midstream._values.checkpoint import Checkpoint
+from midstream._values.checkpoint import Checkpoint, Growth
 from midstream._values.errors import UsageError
+from midstream._values.findings import findings
+from midstream._values.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GrowthT = TypeVar("GrowthT", bound=Growth)
 
 
-def dump(checkpoint: Checkpoint) -> str:
-    """The checkpoint as JSON."""
-    return checkpoint.model_dump_json()
+def dump(news: Growth) -> str:
+    """A checkpoint, or a growth, as JSON; of a growth only what is set.
+
+    Raises:
+        UsageError: There is something in it that JSON cannot say.
+    """
+    try:
+        return news.model_dump_json(exclude_unset=not isinstance(news, Checkpoint))
+    except (PydanticSerializationError, UnicodeError) as error:
+        raise UsageError(f"this cannot be stored, as it is no JSON: {error}") from error
 
 
-def parse(text: str | bytes, key: str) -> Checkpoint:
-    """Read it back.
+def parse(text: Any, key: str) -> Checkpoint:
+    """A checkpoint read back.
 
     Args:
         text: What `dump` gave, also an older version's.
@@ -23,11 +44,36 @@ def parse(text: str | bytes, key: str) -> Checkpoint:
     Raises:
         UsageError: It is of a format that this version cannot read.
     """
+    checkpoint = _parsed(Checkpoint, text, key)
     try:
-        return Checkpoint.model_validate_json(text)
+        Request.model_validate(checkpoint.request)
     except ValidationError as error:
-        raise UsageError(
-            f"what is stored as {key!r} is no checkpoint that this version of "
-            "midstream can read; delete it, or continue it with the version that "
-            "wrote it"
-        ) from error
+        raise _unreadable(key, f"request: {findings(error)}") from error
+    return checkpoint
+
+
+def fold(text: Any, growths: Iterable[Any], key: str) -> Checkpoint:
+    """A checkpoint and what was appended to it.
+
+    Raises:
+        UsageError: As `parse`.
+    """
+    news = [_parsed(Growth, growth, key) for growth in growths]
+    return parse(text, key).grown(*news)
+
+
+def _parsed(kind: type[GrowthT], text: Any, key: str) -> GrowthT:
+    if not isinstance(text, str | bytes):
+        raise _unreadable(key, f"a {type(text).__name__} in place of JSON")
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise _unreadable(key, findings(error)) from error
+
+
+def _unreadable(key: str, why: str) -> UsageError:
+    return UsageError(
+        f"what is stored as {key!r} is no checkpoint that this version of midstream "
+        "can read; delete it, or continue it with the version that wrote it "
+        f"({why[:200]})"
+    )
