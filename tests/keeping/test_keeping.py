@@ -24,8 +24,9 @@ def opened_kept(monkeypatch):
     store = MemoryStore()
     client = midstream.Client("ollama", store=store)
     session = client._session("hi")
-    kept = Kept(Keeper(store), "k", lambda _: None)
-    kept.open(session, threading.Lock())
+    kept = Kept(Keeper(store), "k")
+    kept.open()
+    kept.begin(session, threading.Lock(), lambda _: None)
     yield kept, session, store
     kept.close()
     client.close()

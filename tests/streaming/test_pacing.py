@@ -9,8 +9,27 @@ import pytest
 import midstream
 from midstream import Lines, Tokens, Words, aregroup, regroup
 from midstream._streaming import pacing
-from midstream._streaming.beside import _AHEAD, Late, ThreadReader, read_beside
+from midstream._streaming.beside import AHEAD, AsyncReader, Late, ThreadReader
 from midstream.testing import FakeServer, Stall
+
+
+class Source:
+    """Reads as it is told."""
+
+    ahead = AHEAD
+
+    def __init__(self, read):
+        self.read = read
+
+    async def end(self):
+        pass
+
+
+async def end(reader):
+    reader.stop()
+    reader.loop.cancel()
+    await reader.over.wait()
+
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -73,7 +92,7 @@ def test_tokens_are_counted_as_the_source_says():
 def test_a_thread_that_is_left_with_a_full_queue_ends():
     many = iter(range(1000))
     reader = ThreadReader(lambda: next(many))
-    while reader._items.qsize() < _AHEAD:
+    while reader._items.qsize() < AHEAD:
         time.sleep(0)
     reader.close(5)
     assert not reader._thread.is_alive()
@@ -163,10 +182,10 @@ def test_an_async_error_arrives_where_it_is_awaited(backend):
         async def read():
             raise ZeroDivisionError("mine")
 
-        reader = read_beside(read)
+        reader = AsyncReader(Source(read))
         with pytest.raises(ZeroDivisionError, match="mine"):
             await reader.next(None)
-        await reader.aclose()
+        await end(reader)
 
     anyio.run(main, backend=backend)
 
@@ -182,15 +201,15 @@ def test_a_reader_beside_waits_for_room(backend):
             read += 1
             return read
 
-        reader = read_beside(one_more)
+        reader = AsyncReader(Source(one_more))
         for _ in range(200):
             await anyio.lowlevel.checkpoint()
-        assert read == _AHEAD
+        assert read == AHEAD
         assert [await reader.next(None) for _ in range(40)] == list(range(1, 41))
-        await reader.aclose()
         with pytest.raises(Late):
             for _ in range(100):
                 await reader.next(time.monotonic())
+        await end(reader)
 
     anyio.run(main, backend=backend)
 

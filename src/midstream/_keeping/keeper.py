@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from midstream._session.session import Session
     from midstream._values.checkpoint import Checkpoint
+    from midstream._values.errors import MidstreamError
     from midstream.stores.protocol import Store
 
 _INTERVAL = 0.25  # seconds between looks
@@ -34,48 +35,48 @@ class Kept:
     Args:
         keeper: Who writes.
         key: Under which key.
-        begin: Told of the lease's success and of what is stored; makes the session
-            ready.
     """
 
-    def __init__(
-        self, keeper: Keeper, key: str, begin: Callable[[Checkpoint | None], None]
-    ) -> None:
+    def __init__(self, keeper: Keeper, key: str) -> None:
         self.key = key
         self._keeper = keeper
-        self._begin = begin
         self._owner = uuid.uuid4().hex
         self._session: Session | None = None
         self._lock = threading.Lock()
         self._writing = threading.Lock()  # what was seen earlier is stored earlier
         self._saved: tuple[object, ...] | None = None
         self._renew_at = 0.0
+        self._owned = self._closed = False
 
-    def open(self, session: Session, lock: threading.Lock) -> None:
-        """Take the lease and begin.
+    def open(self) -> Checkpoint | None:
+        """Take the lease; what is stored.
 
         Raises:
-            UsageError: Another living process has the key, or there is nothing to
-                continue.
+            UsageError: Another living process has the key.
         """
         with self._writing:
-            self._open(session, lock)
+            store = self._keeper.store
+            if not store.acquire(self.key, self._owner, _LEASE):
+                raise UsageError(
+                    f"stream {self.key!r} is being read elsewhere; it is free at the "
+                    f"latest {_LEASE:g} s after that reader ended"
+                )
+            self._renew_at = time.monotonic() + _LEASE / 3
+            self._owned = True
+            return store.load(self.key)
 
-    def _open(self, session: Session, lock: threading.Lock) -> None:
-        store = self._keeper.store
-        if not store.acquire(self.key, self._owner, _LEASE):
-            raise UsageError(
-                f"stream {self.key!r} is being read elsewhere; it is free at the "
-                f"latest {_LEASE:g} s after that reader ended"
-            )
-        try:
-            self._begin(store.load(self.key))
-        except BaseException:
-            store.release(self.key, self._owner)
-            raise
-        self._renew_at = time.monotonic() + _LEASE / 3
-        self._session, self._lock = session, lock
-        self._keeper.watch(self)
+    def begin(
+        self,
+        session: Session,
+        lock: threading.Lock,
+        lost: Callable[[MidstreamError], None],
+    ) -> None:
+        """Look after it from now on."""
+        del lost
+        with self._writing:
+            if not self._closed:
+                self._session, self._lock = session, lock
+                self._keeper.watch(self)
 
     def look(self) -> None:
         """Write what changed; renew the lease when it is due."""
@@ -100,11 +101,13 @@ class Kept:
         """Write the last state and give the lease back; waits for an `open`."""
         with self._writing:
             session, self._session = self._session, None
-            if session is None:
-                return
+            owned, self._owned = self._owned, False
+            self._closed = True
             try:
-                self._write(session)
-                self._keeper.store.release(self.key, self._owner)
+                if session is not None:
+                    self._write(session)
+                if owned:
+                    self._keeper.store.release(self.key, self._owner)
             except Exception:  # noqa: BLE001 - a store's fault must not end the stream
                 _LOG.exception("the last state of stream %r was not stored", self.key)
         self._keeper.forget(self)
