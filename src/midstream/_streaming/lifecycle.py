@@ -99,15 +99,13 @@ class Lifecycle:
             return before
 
     def check(self) -> None:
-        """Refuse a read that makes no sense.
+        """Refuse a read of what was not entered.
 
         Raises:
-            UsageError: The stream was not entered, or was left.
+            UsageError: It was not.
         """
         if self.phase is Phase.NEW:
             raise UsageError(f"enter the stream first: {self._entering}")
-        if self.phase is Phase.LEFT:
-            raise self._left()
 
     def verdict(self) -> Exception | None:
         """What to raise where nothing more comes; None at the end of the answer.
@@ -117,9 +115,6 @@ class Lifecycle:
         error, self._error = self._error, None
         if error is not None or self.phase is Phase.COMPLETE:
             return error
-        return self._left()
-
-    def _left(self) -> UsageError:
         how = f"broke ({self._words})" if self._words else "was left"
         return UsageError(
             f"the stream {how} before its end; what came is in stream.text"

@@ -82,8 +82,7 @@ class _Line:
 
     def _drop(self, fault: MidstreamError) -> list[Event]:
         """Book that the connection is gone."""
-        # The session keeps it, and its frames would keep the session.
-        fault.__traceback__ = None
+        _forget_frames(fault)
         with self.lock:
             if not self.life.open:
                 return []
@@ -338,6 +337,13 @@ class AsyncLine(_Line):
         if body is not None:
             with anyio.CancelScope(shield=True):
                 await body.aclose()
+
+
+def _forget_frames(fault: BaseException | None) -> None:
+    """Session and body keep a fault, whose frames and causes' frames keep both."""
+    while fault is not None:
+        fault.__traceback__ = None
+        fault = fault.__cause__ or fault.__context__
 
 
 def _leave_by() -> Deadline:

@@ -156,7 +156,7 @@ class Stream(View):
             self._line.abort()
 
     def _next(self, deadline: float | None = None) -> list[Event] | None:
-        self._life.check()
+        self._check()
         events = self._reading.next(deadline)
         if events is None:
             self._end()
@@ -291,7 +291,7 @@ class AsyncStream(View):
         reader.loop.soon(leave)
 
     async def _next(self, deadline: float | None = None) -> list[Event] | None:
-        self._life.check()
+        self._check()
         reader = self._reader
         if reader is None and self._life.open:
             reader = self._read_beside()

@@ -158,6 +158,16 @@ class View:
         if line.session.ended:
             self._life.complete()
 
+    def _check(self) -> None:
+        """Refuse a read of what was not entered, or was left.
+
+        Raises:
+            UsageError: It was.
+        """
+        self._life.check()
+        if self._life.phase is Phase.LEFT:
+            self._end()
+
     def _end(self) -> None:
         """Nothing more comes: return if that is the end of the answer.
 
