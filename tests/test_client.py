@@ -174,7 +174,7 @@ def test_a_client_that_nobody_closed_leaves_no_socket():
 def test_public_objects_say_what_they_are():
     with FakeServer("one two") as server, Client(server.endpoint("ollama")) as client:
         stream = client.stream("hi")
-        assert "0 characters, 0 resumes, open" in repr(stream)
+        assert "0 characters, 0 resumes, new" in repr(stream)
         with stream:
             stream.read()
             assert stream.model == "midstream"

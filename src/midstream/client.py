@@ -32,7 +32,7 @@ from midstream._values.request import Request
 from midstream._values.timeouts import Timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     import httpx
@@ -99,15 +99,17 @@ class _Base:
         """A new stream's place in the store; what was there is replaced."""
         if key is None:
             return None
-        return Kept(self._need_keeper(), key, lambda _: None)
+        return Kept(self._need_keeper(), key)
 
-    def _continue(self, key: str, after: int) -> tuple[Session, Kept]:
+    def _continue(
+        self, key: str, after: int
+    ) -> tuple[Session, Kept, Callable[[Checkpoint | None], Session]]:
         """A stored stream, made ready when it is entered."""
         if after < 0:
             raise UsageError(f"resume(after={after}): give characters, 0 or more")
         session = self._session("")
 
-        def begin(stored: Checkpoint | None) -> None:
+        def restore(stored: Checkpoint | None) -> Session:
             if stored is None:
                 raise UsageError(f"the store has no stream {key!r}")
             if self._resume is None and not stored.complete:
@@ -116,8 +118,9 @@ class _Base:
                     "continues none"
                 )
             session.restore(stored, after, time.monotonic())
+            return session
 
-        return session, Kept(self._need_keeper(), key, begin)
+        return session, Kept(self._need_keeper(), key), restore
 
     def _need_keeper(self) -> Keeper:
         if self._keeper is None:
@@ -226,7 +229,7 @@ class Client(_Base):
             extra=dict(extra),
             choice=choice,
         )
-        return Stream(session, self, lambda: self._transport(session), self._keep(key))
+        return Stream(session, self, self._transport, self._keep(key))
 
     @explained("resume")
     def resume(self, key: str, *, after: int = 0) -> Stream:
@@ -240,8 +243,8 @@ class Client(_Base):
             UsageError: There is no store. On entering: there is no such stream, or
                 another process is reading it.
         """
-        session, kept = self._continue(key, after)
-        return Stream(session, self, lambda: self._transport(session), kept)
+        session, kept, restore = self._continue(key, after)
+        return Stream(session, self, self._transport, kept, restore)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -364,9 +367,7 @@ class AsyncClient(_Base):
             extra=dict(extra),
             choice=choice,
         )
-        return AsyncStream(
-            session, self, lambda: self._transport(session), self._keep(key)
-        )
+        return AsyncStream(session, self, self._transport, self._keep(key))
 
     @explained("resume")
     def resume(self, key: str, *, after: int = 0) -> AsyncStream:
@@ -380,8 +381,8 @@ class AsyncClient(_Base):
             UsageError: There is no store. On entering: there is no such stream, or
                 another process is reading it.
         """
-        session, kept = self._continue(key, after)
-        return AsyncStream(session, self, lambda: self._transport(session), kept)
+        session, kept, restore = self._continue(key, after)
+        return AsyncStream(session, self, self._transport, kept, restore)
 
     async def aclose(self) -> None:
         """Close the connections; a second time does nothing."""

@@ -162,7 +162,10 @@ def test_closing_from_another_thread_ends_a_pending_read(family):
             target=lambda: (server.wait_for(lambda e: e.deltas >= 2), stream.close())
         )
         closer.start()
-        pieces = list(stream)
+        pieces = []
+        with pytest.raises(midstream.UsageError, match="left before its end"):
+            for piece in stream:
+                pieces.append(piece)  # noqa: PERF402 - what came before the error
         closer.join()
         assert "".join(pieces) == stream.text
         assert not stream.complete
@@ -179,7 +182,10 @@ def test_closing_from_another_task_ends_a_pending_read(async_colour, family):
             iterator = aiter(stream)
             first = await anext(iterator)
             tasks.start_soon(stream.aclose)
-            rest = [piece async for piece in iterator]
+            rest = []
+            with pytest.raises(midstream.UsageError, match="left before its end"):
+                async for piece in iterator:
+                    rest.append(piece)  # noqa: PERF401 - what came before the error
             await stream.aclose()
         return first + "".join(rest), stream
 
@@ -291,5 +297,7 @@ def test_closing_when_the_headers_have_just_come(family, monkeypatch):
 
         monkeypatch.setattr(transport, "open", open_and_leave)
         monkeypatch.setattr(transport, "interrupt", lambda _: None)  # just missed it
-        assert list(stream) == []
+        with pytest.raises(midstream.UsageError, match="left before its end"):
+            list(stream)
+        assert stream.text == ""
         server.wait_for_hangup()

@@ -3,17 +3,33 @@
 import anyio
 import pytest
 
-from midstream._streaming.beside import read_beside
+from midstream._streaming.beside import AsyncReader
+
+
+class Source:
+    """Reads as it is told."""
+
+    def __init__(self, read, ahead=16):
+        self.read = read
+        self.ahead = ahead
+        self.ended = 0
+
+    async def end(self):
+        self.ended += 1
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_whoever_waits_for_a_reader_that_is_closed_ends(backend):
+def test_whoever_waits_for_a_reader_that_is_stopped_ends(backend):
     async def main():
-        reader = read_beside(anyio.sleep_forever)
+        source = Source(anyio.sleep_forever)
+        reader = AsyncReader(source)
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(reader.next, None)
                 await anyio.wait_all_tasks_blocked()
-                await reader.aclose()
+                reader.stop()
+                reader.loop.cancel()
+            await reader.over.wait()
+        return source.ended
 
-    anyio.run(main, backend=backend)
+    assert anyio.run(main, backend=backend) == 1

@@ -9,8 +9,27 @@ import pytest
 import midstream
 from midstream import Lines, Sentences, Tokens, Words, aregroup, regroup
 from midstream._streaming import pacing
-from midstream._streaming.beside import _AHEAD, Late, ThreadReader, read_beside
+from midstream._streaming.beside import AHEAD, AsyncReader, Late, ThreadReader
 from midstream.testing import FakeServer, Stall
+
+
+class Source:
+    """Reads as it is told."""
+
+    ahead = AHEAD
+
+    def __init__(self, read):
+        self.read = read
+
+    async def end(self):
+        pass
+
+
+async def end(reader):
+    reader.stop()
+    reader.loop.cancel()
+    await reader.over.wait()
+
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -126,7 +145,7 @@ def test_tokens_are_counted_as_the_source_says():
 def test_a_thread_that_is_left_with_a_full_queue_ends():
     many = iter(range(1000))
     reader = ThreadReader(lambda: next(many))
-    while reader._items.qsize() < _AHEAD:
+    while reader._items.qsize() < AHEAD:
         time.sleep(0)
     reader.close(5)
     assert not reader._thread.is_alive()
@@ -216,10 +235,10 @@ def test_an_async_error_arrives_where_it_is_awaited(backend):
         async def read():
             raise ZeroDivisionError("mine")
 
-        reader = read_beside(read)
+        reader = AsyncReader(Source(read))
         with pytest.raises(ZeroDivisionError, match="mine"):
             await reader.next(None)
-        await reader.aclose()
+        await end(reader)
 
     anyio.run(main, backend=backend)
 
@@ -235,17 +254,40 @@ def test_a_reader_beside_waits_for_room(backend):
             read += 1
             return read
 
-        reader = read_beside(one_more)
+        reader = AsyncReader(Source(one_more))
         for _ in range(200):
             await anyio.lowlevel.checkpoint()
-        assert read == _AHEAD
+        assert read == AHEAD
         assert [await reader.next(None) for _ in range(40)] == list(range(1, 41))
-        await reader.aclose()
-        with pytest.raises(Late):
-            for _ in range(100):
-                await reader.next(time.monotonic())
+        await end(reader)
+        assert [await reader.next() for _ in range(17)][-1] is None
 
     anyio.run(main, backend=backend)
+
+
+@BACKENDS
+def test_a_deadline_that_passes_leaves_the_read_to_the_next(backend):
+    async def main():
+        go = anyio.Event()
+        reads = 0
+
+        async def when_let_go():
+            nonlocal reads
+            reads += 1
+            await go.wait()
+            return "came"
+
+        reader = AsyncReader(Source(when_let_go))
+        for _ in range(3):
+            with pytest.raises(Late):
+                await reader.next(time.monotonic())
+        go.set()
+        assert await reader.next() == "came"
+        await end(reader)
+        return reads
+
+    # The reader may have gone on behind what was taken.
+    assert anyio.run(main, backend=backend) <= 1 + AHEAD
 
 
 def test_a_class_in_place_of_an_instance_is_refused():
@@ -296,6 +338,11 @@ def test_the_same_without_blocking(backend):
         assert anyio.run(main, server.endpoint("ollama"), backend=backend)
 
 
+async def left_before_its_end(read):
+    with pytest.raises(midstream.UsageError, match="left before its end"):
+        await read()
+
+
 @BACKENDS
 def test_two_tasks_that_read_at_once_are_told(backend):
     async def main(endpoint):
@@ -304,7 +351,7 @@ def test_two_tasks_that_read_at_once_are_told(backend):
             client.stream("hi") as stream,
             anyio.create_task_group() as tasks,
         ):
-            tasks.start_soon(stream.read)
+            tasks.start_soon(left_before_its_end, stream.read)
             await anyio.lowlevel.checkpoint()
             await anyio.lowlevel.checkpoint()
             with pytest.raises(midstream.UsageError, match="one at a time"):
@@ -321,12 +368,82 @@ def test_a_consumer_in_another_thread_ends_with_the_stream():
         midstream.Client(server.endpoint("ollama")) as client,
         client.stream("hi") as stream,
     ):
-        pieces = []
-        consumer = threading.Thread(
-            target=lambda: pieces.extend(stream.chunks(Words(max_wait=0.05)))
-        )
+        errors = []
+
+        def consume():
+            try:
+                list(stream.chunks(Words(max_wait=0.05)))
+            except midstream.UsageError as error:
+                errors.append(str(error))
+
+        consumer = threading.Thread(target=consume)
         consumer.start()
         server.wait_for(lambda entry: entry.deltas >= 2)
         stream.close()
         consumer.join(5)
         assert not consumer.is_alive()
+        assert "left before its end" in errors[0]
+
+
+class Halves:
+    """A regrouper of a user's own, which holds half of what came."""
+
+    deadline = None
+
+    def __init__(self):
+        self.held = ""
+
+    def feed(self, text, now):
+        text = self.held + text
+        half = len(text) // 2
+        self.held = text[half:]
+        return [text[:half]] if half else []
+
+    def flush(self):
+        held, self.held = self.held, ""
+        return [held] if held else []
+
+
+OURS = [Words(), Words(max_wait=None), Lines(), Halves()]
+
+
+@pytest.mark.parametrize("by", OURS, ids=lambda by: type(by).__name__)
+def test_one_regrouper_for_two_texts_mixes_nothing(by):
+    """K7: one after the other, the first left half-way, and at once."""
+    first = regroup(["left half", "-way\nand held "], by)
+    next(first)
+    first.close()
+    assert "".join(regroup(["one two\n", "three"], by)) == "one two\nthree"
+    one, two = ["aa ", "bb\n", "cc"], ["11 ", "22\n", "33"]
+    pairs = list(zip(regroup(one, by), regroup(two, by), strict=True))
+    assert "".join(a for a, _ in pairs) == "aa bb\ncc"
+    assert "".join(b for _, b in pairs) == "11 22\n33"
+
+
+@BACKENDS
+def test_one_regrouper_for_two_streams_at_once_mixes_nothing(backend):
+    async def main(one, two):
+        words, seen = Words(), {}
+
+        async def talk(server):
+            async with (
+                midstream.AsyncClient(server.endpoint("ollama")) as client,
+                client.stream("hi") as stream,
+            ):
+                seen[server] = "".join(await _collect(stream.chunks(words)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk, one)
+            tasks.start_soon(talk, two)
+        return seen[one], seen[two]
+
+    with FakeServer("one " * 30) as one, FakeServer("two " * 30) as two:
+        told = anyio.run(main, one, two, backend=backend)
+    assert told == ("one " * 30, "two " * 30)
+
+
+def test_a_regrouper_that_cannot_be_copied_says_so():
+    by = Halves()
+    by.lock = threading.Lock()
+    with pytest.raises(midstream.UsageError, match="__deepcopy__"):
+        next(regroup(["a b"], by))

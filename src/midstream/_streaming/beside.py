@@ -1,32 +1,34 @@
-"""A reader beside the consumer: so that a deadline can fire while a read is pending.
+"""Readers beside the consumer: a read goes on though whoever asked for it has gone.
 
-A pending read must not be cancelled, or bytes are lost. So the read runs in a thread,
-an asyncio task or a trio system task, hands what came over a short queue, and is ended
-by its owner's close. Only regrouping with a deadline needs it; plain iteration reads by
-itself.
+A pending read must not be cancelled, or bytes are lost. So async reads run in a task
+of their own, one a stream: a consumer that is cancelled, or whose deadline has passed,
+leaves the read to the next one. Blocking reads need a thread only where a deadline must
+fire while one is pending.
+
+What came is handed over in whole reads. A reader goes ahead of its consumer by no more
+than a few of them, so that a slow consumer slows the server down.
 """
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import anyio
-from anyio.lowlevel import current_token
 
+from midstream._streaming.loops import running_loop
 from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_AHEAD = 16  # reads that may wait for a slow consumer
+AHEAD = 16  # reads of a thread that may wait for a slow consumer
 
 
 class Late(Exception):
@@ -43,8 +45,9 @@ class ThreadReader(Generic[T]):
     def __init__(self, read: Callable[[], T | None]) -> None:
         self._read = read
         self._items: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(
-            _AHEAD
+            AHEAD
         )
+        self._over = False
         self._closed = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name="midstream-reader", daemon=True
@@ -52,7 +55,7 @@ class ThreadReader(Generic[T]):
         self._thread.start()
 
     def next(self, deadline: float | None) -> T | None:
-        """The next item, or None at the end.
+        """The next item; None at the end and, after an error, from then on.
 
         Args:
             deadline: Monotonic seconds; None to wait for as long as it takes.
@@ -60,11 +63,14 @@ class ThreadReader(Generic[T]):
         Raises:
             Late: Nothing came until then.
         """
+        if self._over:
+            return None
         wait = None if deadline is None else max(deadline - time.monotonic(), 0)
         try:
             item, error = self._items.get(timeout=wait)
         except queue.Empty:
             raise Late from None
+        self._over = item is None
         if error is not None:
             raise error
         return item
@@ -102,120 +108,6 @@ class ThreadReader(Generic[T]):
             return
 
 
-class AsyncReader(Protocol[T_co]):
-    """Awaits ``read`` in a task of its own, until it gives None."""
-
-    async def next(self, deadline: float | None) -> T_co | None:
-        """The next item, or None at the end; raises `Late`."""
-        ...
-
-    async def aclose(self) -> None:
-        """End the task."""
-        ...
-
-
-class _TaskReader(Generic[T]):
-    """What the asyncio and the trio reader share: the queue between the two tasks."""
-
-    def __init__(self, read: Callable[[], Awaitable[T | None]]) -> None:
-        self._read = read
-        self._items: deque[T | None] = deque()
-        self._error: BaseException | None = None
-        self._came = anyio.Event()
-        self._room = anyio.Event()
-        self._done = anyio.Event()
-
-    async def next(self, deadline: float | None) -> T | None:
-        """The next item, or None at the end.
-
-        Args:
-            deadline: Monotonic seconds; None to wait for as long as it takes.
-
-        Raises:
-            Late: Nothing came until then.
-        """
-        if not self._items:
-            self._came = anyio.Event()
-            wait = None if deadline is None else max(deadline - time.monotonic(), 0)
-            with anyio.move_on_after(wait):
-                await self._came.wait()
-        if not self._items:
-            raise Late
-        item = self._items.popleft()
-        self._room.set()
-        if item is None and self._error is not None:
-            raise self._error
-        return item
-
-    async def _run(self) -> None:
-        try:
-            item: T | None = None
-            while True:
-                item = await self._read()
-                self._hand_over(item)
-                if item is None:
-                    return
-                while len(self._items) >= _AHEAD:
-                    self._room = anyio.Event()
-                    await self._room.wait()
-        except Exception as error:  # noqa: BLE001 - raised where it is awaited
-            self._error = error
-            self._hand_over(None)
-        finally:
-            self._done.set()
-
-    def _hand_over(self, item: T | None) -> None:
-        self._items.append(item)
-        self._came.set()
-
-
-class AsyncioReader(_TaskReader[T]):
-    """A reader in an asyncio task."""
-
-    def __init__(self, read: Callable[[], Awaitable[T | None]]) -> None:
-        super().__init__(read)
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def aclose(self) -> None:
-        """End the task, and the consumer that waits for it."""
-        self._hand_over(None)
-        self._task.cancel()
-        await asyncio.wait([self._task])
-
-
-class TrioReader(_TaskReader[T]):
-    """A reader in a trio system task, which no nursery of the caller owns."""
-
-    def __init__(self, read: Callable[[], Awaitable[T | None]]) -> None:
-        super().__init__(read)
-        import trio  # noqa: PLC0415 - there only where trio runs
-
-        self._scope = trio.CancelScope()
-        trio.lowlevel.spawn_system_task(self._run_in_scope)
-
-    async def _run_in_scope(self) -> None:
-        with self._scope:
-            await self._run()
-
-    async def aclose(self) -> None:
-        """End the task, and the consumer that waits for it."""
-        self._hand_over(None)
-        self._scope.cancel()
-        await self._done.wait()
-
-
-def read_beside(read: Callable[[], Awaitable[T | None]]) -> AsyncReader[T]:
-    """The reader for the async library that runs.
-
-    Args:
-        read: Gives the next item, or None at the end.
-    """
-    trio = "trio" in type(current_token().native_token).__module__
-    reader: Any = TrioReader if trio else AsyncioReader
-    made: AsyncReader[T] = reader(read)
-    return made
-
-
 class Reading(Generic[T]):
     """Reads where it is asked, or beside its consumers once one of them cannot wait.
 
@@ -230,7 +122,6 @@ class Reading(Generic[T]):
         self._read = read
         self._beside: ThreadReader[T] | None = None
         self._lock = threading.Lock()
-        self._ended = False
 
     def next(self, deadline: float | None = None) -> T | None:
         """The next item, or None at the end.
@@ -242,14 +133,11 @@ class Reading(Generic[T]):
             Late: Nothing came until then.
         """
         with self._lock:
-            if self._ended:
-                return None
-            if self._beside is None and deadline is not None:
+            if self._beside is None and deadline is None:
+                return self._read()
+            if self._beside is None:
                 self._beside = ThreadReader(self._read)
-            beside = self._beside
-            item = self._read() if beside is None else beside.next(deadline)
-            self._ended = item is None
-            return item
+            return self._beside.next(deadline)
 
     def close(self, patience: float) -> None:
         """End the thread, if there is one; see `ThreadReader.close`."""
@@ -257,18 +145,45 @@ class Reading(Generic[T]):
             self._beside.close(patience)
 
 
-class AsyncReading(Generic[T]):
-    """As `Reading`, for tasks; two that read at the same time are a mistake.
+class Source(Protocol[T_co]):
+    """What an `AsyncReader` reads from."""
+
+    @property
+    def ahead(self) -> float:
+        """How many reads may wait for the consumer just now."""
+        ...
+
+    async def read(self) -> T_co | None:
+        """The next item, or None at the end."""
+        ...
+
+    async def end(self) -> None:
+        """Clean up; whoever reads does not wait for it."""
+        ...
+
+
+class AsyncReader(Generic[T]):
+    """Awaits reads in a task of its own, until one gives None.
 
     Args:
-        read: Gives the next item, or None at the end.
+        source: What it reads from.
+
+    Attributes:
+        loop: Where it runs.
+        over: Set when the task has ended.
     """
 
-    def __init__(self, read: Callable[[], Awaitable[T | None]]) -> None:
-        self._read = read
-        self._beside: AsyncReader[T] | None = None
-        self._busy = False
-        self._ended = False
+    def __init__(self, source: Source[T]) -> None:
+        self._source = source
+        self._items: deque[T] = deque()
+        self._error: Exception | None = None
+        self._busy = self._stopped = False
+        self._wanted = True
+        self.loop = running_loop()
+        self._came = self.loop.bell()
+        self._room = self.loop.bell()
+        self.over = anyio.Event()
+        self.loop.start(self._run)
 
     async def next(self, deadline: float | None = None) -> T | None:
         """The next item, or None at the end.
@@ -280,22 +195,67 @@ class AsyncReading(Generic[T]):
             Late: Nothing came until then.
             UsageError: Another task reads.
         """
-        if self._ended:
-            return None
         if self._busy:
             raise UsageError("another task is reading this stream; one at a time")
-        self._busy = True
-        try:
-            if self._beside is None and deadline is not None:
-                self._beside = read_beside(self._read)
-            beside = self._beside
-            item = await (self._read() if beside is None else beside.next(deadline))
-        finally:
-            self._busy = False
-        self._ended = item is None
-        return item
+        if not self._items and not self._stopped:
+            self._busy = True
+            try:
+                await self._wait(deadline)
+            finally:
+                self._busy = False
+        if self._items:
+            item = self._items.popleft()
+            self._room.ring()
+            return item
+        if not self._stopped:
+            raise Late
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # this frame is in its traceback
+        return None
 
-    async def aclose(self) -> None:
-        """End the task, if there is one."""
-        if self._beside is not None:
-            await self._beside.aclose()
+    def stop(self) -> None:
+        """Read no more: whoever waits gets None; `over` tells when it is done."""
+        self._stopped = True
+        self._came.ring()
+        self._room.ring()
+
+    async def _wait(self, deadline: float | None) -> None:
+        self._wanted = True
+        self._room.ring()
+        if deadline is None:
+            while not self._items and not self._stopped:
+                await self._came.wait()
+            return
+        with anyio.move_on_after(max(deadline - time.monotonic(), 0)):
+            while not self._items and not self._stopped:
+                await self._came.wait()
+
+    async def _run(self) -> None:
+        try:
+            while not self._stopped:
+                item = await self._source.read()
+                if item is None:
+                    break
+                self._items.append(item)
+                self._wanted = False
+                self._came.ring()
+                while not self._goes_on():
+                    await self._room.wait()
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
+            self._error = error
+        finally:
+            self.stop()
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._source.end()
+            finally:
+                self.over.set()
+
+    def _goes_on(self) -> bool:
+        waiting = len(self._items)
+        wanted = self._wanted and not waiting
+        return wanted or self._stopped or waiting < self._source.ahead

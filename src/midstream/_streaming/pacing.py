@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from copy import deepcopy
 from typing import TYPE_CHECKING, TypeAlias
 
 from midstream._regroup import Tokens
-from midstream._regroup.protocol import fresh
-from midstream._streaming.beside import AsyncReading, Late, Reading
+from midstream._streaming.beside import AHEAD, AsyncReader, Late, Reading
+from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -32,6 +33,27 @@ Batch: TypeAlias = "list[tuple[str, int | None]]"
 PATIENCE = 0.2  # seconds for a reader whose source cannot be closed under it
 
 
+def fresh(by: Regrouper) -> Regrouper:
+    """A copy for one run, so that what one text left behind is in no other.
+
+    Args:
+        by: What the caller gave, which stays as it is.
+
+    Raises:
+        UsageError: It is a class (``Words`` in place of ``Words()`` is soon written),
+            no regrouper, or cannot be copied.
+    """
+    if isinstance(by, type):
+        raise UsageError(f"regroup by an instance: {by.__name__}(), not {by.__name__}")
+    try:
+        return deepcopy(by)
+    except Exception as error:
+        raise UsageError(
+            f"{type(by).__name__} cannot be copied for this run ({error}); "
+            "give it a __deepcopy__ that begins anew"
+        ) from error
+
+
 def _fed(by: Regrouper, batch: Batch, now: float) -> list[str]:
     pieces: list[str] = []
     if isinstance(by, Tokens):
@@ -48,7 +70,7 @@ def regroup(texts: Iterable[str], by: Regrouper) -> Iterator[str]:
 
     Args:
         texts: Pieces of text, as they come.
-        by: How to regroup; one instance serves any number of runs.
+        by: How to regroup.
 
     Yields:
         The same text in other pieces. Where ``by`` has a deadline, ``texts`` is read in
@@ -63,7 +85,7 @@ def regroup(texts: Iterable[str], by: Regrouper) -> Iterator[str]:
 
     reading = Reading(read)
     try:
-        yield from paced(reading.next, by)
+        yield from paced(reading.next, fresh(by))
     finally:
         reading.close(PATIENCE)
 
@@ -78,7 +100,6 @@ def paced(read: Callable[[float | None], Batch | None], by: Regrouper) -> Iterat
     Yields:
         Pieces.
     """
-    by = fresh(by)
     while True:
         batch: Batch | None = [("", None)]
         with suppress(Late):
@@ -107,7 +128,7 @@ class AsyncPieces:
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._read = read
-        self._by = fresh(by)
+        self._by = by
         self._close = close
         self._pieces: list[str] = []
         self._ended = False
@@ -147,19 +168,42 @@ def aregroup(texts: AsyncIterable[str], by: Regrouper) -> AsyncPieces:
 
     Args:
         texts: Pieces of text, as they come.
-        by: How to regroup; one instance serves any number of runs.
+        by: How to regroup.
 
     Returns:
         An async iterator of pieces. Where ``by`` has a deadline, ``texts`` is read in a
         task; leave the iterator by its end or by ``aclose()``.
     """
-    source = aiter(texts)
+    source = _AsyncTexts(texts)
+    return AsyncPieces(source.next, fresh(by), source.aclose)
 
-    async def read() -> Batch | None:
+
+class _AsyncTexts:
+    """Any texts, read beside once a deadline must fire."""
+
+    ahead = AHEAD
+
+    def __init__(self, texts: AsyncIterable[str]) -> None:
+        self._texts = aiter(texts)
+        self._reader: AsyncReader[Batch] | None = None
+
+    async def next(self, deadline: float | None) -> Batch | None:
+        if self._reader is None and deadline is not None:
+            self._reader = AsyncReader(self)
+        reader = self._reader
+        return await (self.read() if reader is None else reader.next(deadline))
+
+    async def read(self) -> Batch | None:
         try:
-            return [(await anext(source), None)]
+            return [(await anext(self._texts), None)]
         except StopAsyncIteration:
             return None
 
-    reading = AsyncReading(read)
-    return AsyncPieces(reading.next, by, reading.aclose)
+    async def end(self) -> None:
+        """The source is the caller's."""
+
+    async def aclose(self) -> None:
+        if self._reader is not None:
+            self._reader.stop()
+            self._reader.loop.cancel()
+            await self._reader.over.wait()

@@ -1,214 +1,45 @@
-"""Streams: the only loops that read, wait and reconnect; sync and async side by side.
+"""Streams: text and events out, and an end from wherever it comes; twins side by side.
 
-All that is decided is decided in `_session`. A stream does one step at a time: connect,
-or read once. It holds no generator and no cancel scope between steps, so that each step
-may run in a task of its own and the close in yet another.
+Blocking iteration reads by itself. Async iteration has one reader, made at the first
+read: a consumer that is cancelled leaves the read running for the next one, so that
+``asyncio.wait_for(anext(texts), 1)`` makes a heartbeat, and limits count on meanwhile.
+
+Closing first does all that needs no waiting: the lifecycle ends, what is pending is
+broken, the key's release begins. Only then it waits, and whoever is cancelled there, as
+often as one likes, has left nothing undone.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import anyio.to_thread
 
-from midstream._streaming.beside import AsyncReading, Reading
-from midstream._streaming.pacing import PATIENCE, AsyncPieces, paced
-from midstream._values.errors import (
-    MidstreamError,
-    ServerError,
-    TransportError,
-    UsageError,
-    WireError,
-)
+from midstream._streaming.beside import AsyncReader, Reading
+from midstream._streaming.lifecycle import Lifecycle, Phase
+from midstream._streaming.line import AsyncLine, Line
+from midstream._streaming.pacing import PATIENCE, AsyncPieces, fresh, paced
+from midstream._streaming.view import View
 from midstream._values.events import TextDelta
-from midstream._values.interruptions import StreamInterrupted
-from midstream._values.timeouts import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Iterator,
-        Mapping,
-    )
+    from collections.abc import AsyncIterator, Callable, Iterator
     from types import TracebackType
 
-    from midstream._dialects.base import Call, Flow, Reply
     from midstream._keeping.keeper import Kept
-    from midstream._metrics import Metrics
     from midstream._regroup import Regrouper
-    from midstream._resume.ledger import Choice
     from midstream._session.session import Session
     from midstream._streaming.pacing import Batch
-    from midstream._transports import AsyncBody, AsyncTransport, Body, Transport
+    from midstream._transports import AsyncTransport, Transport
     from midstream._values.checkpoint import Checkpoint
-    from midstream._values.endpoint import Endpoint
     from midstream._values.events import Event
-    from midstream._values.exactness import Exactness
-    from midstream._values.resumption import Resumption
-    from midstream._values.tool_call import ToolCall
-    from midstream._values.usage import Usage
 
-T = TypeVar("T")
-
-_FAULTS = (
-    TransportError,
-    ServerError,
-    WireError,
-    StreamInterrupted,
-)
-_LEAVE_FAULTS = (*_FAULTS, UsageError)  # its HTTP client may be closed by now
-_LEAVE = 2.0  # seconds to tell a server that nobody listens any more
-_ERROR_BODY = 1 << 20  # bytes of an error's body that are read
+_RELEASE = 6.0  # seconds to wait for a store, whose calls have limits of their own
 
 
-class _State:
-    """What both kinds of stream show; readable also after the stream was left."""
-
-    def __init__(self, session: Session, owner: object, kept: Kept | None) -> None:
-        self._session = session
-        self._owner = owner  # a stream keeps its client alive
-        self._kept = kept
-        self._lock = threading.Lock()  # the session, against the keeper's look
-        self._ready: deque[Event] = deque()
-        self._choice = session.beginning.request.choice
-        self._entered = False
-        self._closed = False
-
-    @property
-    def text(self) -> str:
-        """The text received so far."""
-        return self._session.ledger.main.text
-
-    @property
-    def reasoning(self) -> str:
-        """The reasoning received so far."""
-        return self._session.ledger.main.reasoning
-
-    @property
-    def refusal(self) -> str:
-        """What the model said in refusal."""
-        return self._session.ledger.main.refusal
-
-    @property
-    def tool_calls(self) -> list[ToolCall]:
-        """The tool calls so far; act on none that is not ``complete``."""
-        return self._session.ledger.main.tool_calls
-
-    @property
-    def choices(self) -> Mapping[int, Choice]:
-        """All n answers by index."""
-        return self._session.ledger.choices
-
-    @property
-    def finish_reason(self) -> str | None:
-        """Why the answer ended; None while it runs and where the server never said."""
-        return self._session.ledger.main.finish_reason
-
-    @property
-    def usage(self) -> Usage | None:
-        """Tokens used, summed over all connections; None where no server said."""
-        return self._session.ledger.usage
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Who answers now; another than the first after a failover."""
-        return self._session.server.endpoint
-
-    @property
-    def model(self) -> str | None:
-        """The model that answers, as the server calls it."""
-        return self._session.ledger.model
-
-    @property
-    def response_id(self) -> str | None:
-        """The server's id of the response."""
-        return self._session.ledger.response_id
-
-    @property
-    def complete(self) -> bool:
-        """Whether the whole answer came: its end was seen, not only its silence."""
-        return self._session.complete
-
-    @property
-    def resumes(self) -> list[Resumption]:
-        """The drops that were survived."""
-        return self._session.history.resumes
-
-    @property
-    def exactness(self) -> Exactness:
-        """How surely the text equals the unbroken one: the weakest connection's."""
-        return self._session.history.exactness
-
-    @property
-    def metrics(self) -> Metrics:
-        """Latencies and counts."""
-        return self._session.metrics
-
-    @property
-    def notes(self) -> list[str]:
-        """What was odd but harmless, such as ``unterminated_tail``."""
-        return self._session.history.notes
-
-    def checkpoint(self) -> Checkpoint:
-        """What is needed to continue later, without secrets."""
-        return self._session.checkpoint()
-
-    def __repr__(self) -> str:
-        """Who answers, how much came, and whether it ended."""
-        end = "complete" if self.complete else "closed" if self._closed else "open"
-        length = self._session.ledger.main.length
-        return (
-            f"<{type(self).__name__} {self._session.server.endpoint} "
-            f"{length} characters, {len(self.resumes)} resumes, {end}>"
-        )
-
-    def _enter(self) -> None:
-        if self._entered:
-            raise UsageError("a stream is entered once; ask for a new one")
-        if self._kept is not None:
-            self._kept.open(self._session, self._lock)
-            self._choice = self._session.beginning.request.choice
-            self._ready.extend(self._session.backlog())
-        self._entered = True
-
-    def _readable(self) -> bool:
-        """Whether a step may bring more."""
-        if not self._entered:
-            word = "async with" if isinstance(self, AsyncStream) else "with"
-            raise UsageError(
-                f"enter the stream first: {word} client.stream(…) as stream:"
-            )
-        return not self._closed and not self._session.ended
-
-    def _need_open(self) -> None:
-        """Refuse to give what came as if it were the whole."""
-        ended = self._session.ended
-        if (ended or self._closed) and not self.complete:
-            how = "broke" if ended else "was left"
-            raise UsageError(
-                f"the stream {how} before its end; what came is in stream.text"
-            )
-
-    def _text_of(self, events: list[Event]) -> Batch:
-        return [
-            (event.text, event.tokens)
-            for event in events
-            if type(event) is TextDelta and event.choice == self._choice
-        ]
-
-    def _take_ready(self) -> list[Event]:
-        events = list(self._ready)
-        self._ready.clear()
-        return events
-
-
-class Stream(_State):
+class Stream(View):
     """An answer as it comes; made by `Client.stream`, used with ``with``.
 
     Iterating gives text pieces, never empty, never half a character.
@@ -218,24 +49,32 @@ class Stream(_State):
         ServerError: The server said no.
         TransportError: No connection came about, or the total time is over.
         WireError: The server sent bytes that break its protocol.
+        UsageError: It is read though it was left before its end, or had broken.
     """
 
     def __init__(
         self,
         session: Session,
         owner: object,
-        transport_of: Callable[[], Transport],
+        transport_of: Callable[[Session], Transport],
         kept: Kept | None = None,
+        restore: Callable[[Checkpoint | None], Session] | None = None,
     ) -> None:
-        super().__init__(session, owner, kept)
-        self._transport_of = transport_of
-        self._body: Body | None = None
-        self._reading = Reading(self._read_on)
-        self._leaving = threading.Event()
+        life = Lifecycle("with client.stream(…) as stream:")
+        self._line = Line(session, transport_of, life)
+        super().__init__(self._line, owner, kept, restore)
+        self._reading = Reading(self._line.read)
 
     def __enter__(self) -> Self:
         """The stream; the request goes out with the first read."""
-        self._enter()
+        self._life.enter()
+        if self._kept is not None:
+            try:
+                self._begin(self._kept)
+            except BaseException:
+                self._life.close()
+                self._kept.close()
+                raise
         return self
 
     def __exit__(
@@ -264,7 +103,7 @@ class Stream(_State):
         while True:
             while ready:
                 yield ready.popleft()
-            events = self._reading.next()
+            events = self._next()
             if events is None:
                 return
             ready.extend(events)
@@ -273,12 +112,12 @@ class Stream(_State):
         """The text, regrouped.
 
         Args:
-            by: How, as in ``Words()``; one instance serves one stream.
+            by: How, as in ``Words()``.
 
         Yields:
             Pieces whose joined text is exactly the stream's.
         """
-        return paced(self._next_batch, by)
+        return paced(self._next_batch, fresh(by))
 
     def read(self) -> str:
         """Read to the end.
@@ -289,8 +128,7 @@ class Stream(_State):
         Raises:
             UsageError: The stream was left before its end.
         """
-        self._need_open()
-        while self._reading.next() is not None:
+        while self._next() is not None:
             pass
         self._ready.clear()
         return self.text
@@ -300,101 +138,36 @@ class Stream(_State):
 
         May be called twice, and from another thread.
         """
-        if self._closed:
-            return
-        self._closed = True
-        self._leaving.set()
-        if not self._entered:
+        before = self._life.close()
+        if before is None or before is Phase.NEW:
             return
         try:
-            self._transport_of().interrupt(self._session.deadline)
-            self._hang_up()
+            self._line.abort()
+            self._forget()
             self._reading.close(PATIENCE)
-            self._run(self._session.leave(), _leave_by())
-        except _LEAVE_FAULTS as error:
-            self._session.history.notes.append(f"leave: {error}")
+            self._line.leave()
         finally:
             if self._kept is not None:
                 self._kept.close()
 
-    def _next_batch(self, deadline: float | None) -> Batch | None:
-        events = self._take_ready() or self._reading.next(deadline)
-        return None if events is None else self._text_of(events)
+    def __del__(self) -> None:
+        """Nobody will read on: what reads beside ends, and the server is told so."""
+        if not self._life.closed and self._life.open:
+            self._line.abort()
 
-    def _read_on(self) -> list[Event] | None:
-        return self._step() if self._readable() else None
-
-    def _step(self) -> list[Event]:
-        """Connect or read once."""
-        session = self._session
-        try:
-            try:
-                return self._connect() if self._body is None else self._read()
-            except _FAULTS as fault:
-                self._hang_up()
-                if self._closed:
-                    return []
-                with self._lock:
-                    return session.dropped(fault, time.monotonic())
-        except MidstreamError as error:
-            self._hang_up()
-            raise session.signed(error)  # noqa: B904 - it keeps its own cause
-        except BaseException:
-            self._hang_up()
-            raise
-
-    def _connect(self) -> list[Event]:
-        session = self._session
-        if session.pause and self._leaving.wait(session.pause):
-            return []
-        call = self._run(session.connect(time.monotonic()), session.deadline)
-        body = self._transport_of().open(call, session.deadline)
-        self._body = body
-        if self._closed:  # meanwhile, and there was no body to close yet
-            self._hang_up()
-            return []
-        if not session.opened(body.status, body.headers):
-            session.refused(_reply(body, _whole(body)))
-        return session.backlog()
-
-    def _read(self) -> list[Event]:
-        session, body = self._session, self._body
-        session.check()
-        if body is None:
-            return []
-        piece = body.read()
-        now = time.monotonic()
-        with self._lock:
-            events = session.eof(now) if piece is None else session.receive(piece, now)
-        if session.ended:
-            self._hang_up()
+    def _next(self, deadline: float | None = None) -> list[Event] | None:
+        self._check()
+        events = self._reading.next(deadline)
+        if events is None:
+            self._end()
         return events
 
-    def _run(self, flow: Flow[T], deadline: Deadline) -> T:
-        transport = self._transport_of()
-        reply: Reply | None = None
-        fault: MidstreamError | None = None
-        while True:
-            try:
-                call: Call = (
-                    flow.throw(fault) if fault else flow.send(reply)  # type: ignore[arg-type]  # None starts it
-                )
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            reply, fault = None, None
-            try:
-                reply = transport.send(call, deadline)
-            except _FAULTS as error:
-                fault = error
-
-    def _hang_up(self) -> None:
-        body, self._body = self._body, None
-        if body is not None:
-            body.close()
+    def _next_batch(self, deadline: float | None) -> Batch | None:
+        events = self._take_ready() or self._next(deadline)
+        return None if events is None else self._text_of(events)
 
 
-class AsyncStream(_State):
+class AsyncStream(View):
     """An answer as it comes; made by `AsyncClient.stream`, used with ``async with``.
 
     Iterating gives text pieces, never empty, never half a character.
@@ -404,34 +177,39 @@ class AsyncStream(_State):
         ServerError: The server said no.
         TransportError: No connection came about, or the total time is over.
         WireError: The server sent bytes that break its protocol.
+        UsageError: It is read though it was left before its end, or had broken.
     """
 
     def __init__(
         self,
         session: Session,
         owner: object,
-        transport_of: Callable[[], AsyncTransport],
+        transport_of: Callable[[Session], AsyncTransport],
         kept: Kept | None = None,
+        restore: Callable[[Checkpoint | None], Session] | None = None,
     ) -> None:
-        super().__init__(session, owner, kept)
-        self._transport_of = transport_of
-        self._body: AsyncBody | None = None
-        self._reading = AsyncReading(self._read_on)
-        self._leaving: anyio.Event | None = None
+        life = Lifecycle("async with client.stream(…) as stream:")
+        self._line = AsyncLine(session, transport_of, life)
+        super().__init__(self._line, owner, kept, restore)
+        self._reader: AsyncReader[list[Event]] | None = None
+        self._releasing: threading.Thread | None = None
 
     async def __aenter__(self) -> Self:
         """The stream; the request goes out with the first read."""
-        if self._kept is None:
-            self._enter()
-        else:
+        self._life.enter()
+        if self._kept is not None:
             try:
-                await anyio.to_thread.run_sync(self._enter)
+                await anyio.to_thread.run_sync(
+                    self._begin,
+                    self._kept,
+                    abandon_on_cancel=True,
+                    limiter=anyio.CapacityLimiter(1),
+                )
             except BaseException:
-                self._closed = True
-                with anyio.CancelScope(shield=True):
-                    await self._let_go()
+                self._life.close()
+                self._release()
+                await self._released()
                 raise
-        self._leaving = anyio.Event()
         return self
 
     async def __aexit__(
@@ -445,7 +223,7 @@ class AsyncStream(_State):
 
     def __aiter__(self) -> AsyncIterator[str]:
         """Text pieces of the chosen answer."""
-        return _Texts(self._ready, self._reading.next, self._choice)
+        return _Texts(self)
 
     def events(self) -> AsyncIterator[Event]:
         """Everything the stream says, in order.
@@ -454,18 +232,18 @@ class AsyncStream(_State):
             An async iterator of text, reasoning, refusal and tool-call deltas, usage,
             resumptions, and one `Finish` at the end.
         """
-        return _Events(self._ready, self._reading.next)
+        return _Events(self)
 
     def chunks(self, by: Regrouper) -> AsyncIterator[str]:
         """The text, regrouped.
 
         Args:
-            by: How, as in ``Words()``; one instance serves one stream.
+            by: How, as in ``Words()``.
 
         Returns:
             An async iterator of pieces whose joined text is exactly the stream's.
         """
-        return AsyncPieces(self._next_batch, by)
+        return AsyncPieces(self._next_batch, fresh(by))
 
     async def read(self) -> str:
         """Read to the end.
@@ -476,8 +254,7 @@ class AsyncStream(_State):
         Raises:
             UsageError: The stream was left before its end.
         """
-        self._need_open()
-        while await self._reading.next() is not None:
+        while await self._next() is not None:
             pass
         self._ready.clear()
         return self.text
@@ -487,120 +264,78 @@ class AsyncStream(_State):
 
         May be called twice, and from another task.
         """
-        if self._closed:
-            return
-        self._closed = True
-        if self._leaving is None:
-            return
-        self._leaving.set()
-        with anyio.CancelScope(shield=True):
-            try:
-                self._transport_of().interrupt(self._session.deadline)
-                await self._hang_up()
-                await self._reading.aclose()
-                await self._run(self._session.leave(), _leave_by())
-            except _LEAVE_FAULTS as error:
-                self._session.history.notes.append(f"leave: {error}")
-            finally:
-                await self._let_go()
-
-    async def _let_go(self) -> None:
-        """Give the key back, though the task be cancelled over and over (asyncio)."""
-        if self._kept is not None:
-            thread = threading.Thread(target=self._kept.close, name="midstream-keeper")
-            thread.start()
-            await anyio.to_thread.run_sync(thread.join)
-
-    async def _next_batch(self, deadline: float | None) -> Batch | None:
-        events = self._take_ready() or await self._reading.next(deadline)
-        return None if events is None else self._text_of(events)
-
-    async def _read_on(self) -> list[Event] | None:
-        return await self._step() if self._readable() else None
-
-    async def _step(self) -> list[Event]:
-        """Connect or read once."""
-        session = self._session
-        try:
-            try:
-                return await (self._connect() if self._body is None else self._read())
-            except _FAULTS as fault:
-                await self._hang_up()
-                if self._closed:
-                    return []
-                with self._lock:
-                    return session.dropped(fault, time.monotonic())
-        except MidstreamError as error:
-            await self._hang_up()
-            raise session.signed(error)  # noqa: B904 - it keeps its own cause
-        except BaseException:
+        before = self._life.close()
+        if before is not None and before is not Phase.NEW:
+            self._forget()
+            reader = self._reader or self._read_beside()  # which takes leave as well
+            self._line.abort()
+            reader.stop()
+            self._release()
+        if self._reader is not None:
             with anyio.CancelScope(shield=True):
-                await self._hang_up()
-            raise
+                await self._reader.over.wait()
+        await self._released()
 
-    async def _connect(self) -> list[Event]:
-        session = self._session
-        if session.pause and self._leaving is not None:
-            with anyio.move_on_after(session.pause):
-                await self._leaving.wait()
-                return []
-        call = await self._run(session.connect(time.monotonic()), session.deadline)
-        body = await self._transport_of().open(call, session.deadline)
-        self._body = body
-        if self._closed:  # as above
-            await self._hang_up()
-            return []
-        if not session.opened(body.status, body.headers):
-            session.refused(_reply(body, await _awhole(body)))
-        return session.backlog()
+    def __del__(self) -> None:
+        """Nobody will read on: its reader ends."""
+        if self._life.closed or self._reader is None:
+            return
+        self._life.close()
+        self._release()
+        line, reader = self._line, self._reader
 
-    async def _read(self) -> list[Event]:
-        session, body = self._session, self._body
-        session.check()
-        if body is None:
-            return []
-        piece = await body.read()
-        now = time.monotonic()
-        with self._lock:
-            events = session.eof(now) if piece is None else session.receive(piece, now)
-        if session.ended:
-            await self._hang_up()
+        def leave() -> None:
+            line.abort()
+            reader.stop()
+
+        reader.loop.soon(leave)
+
+    async def _next(self, deadline: float | None = None) -> list[Event] | None:
+        self._check()
+        reader = self._reader
+        if reader is None and self._life.open:
+            reader = self._read_beside()
+        events = None if reader is None else await reader.next(deadline)
+        if events is None:
+            self._end()
         return events
 
-    async def _run(self, flow: Flow[T], deadline: Deadline) -> T:
-        transport = self._transport_of()
-        reply: Reply | None = None
-        fault: MidstreamError | None = None
-        while True:
-            try:
-                call: Call = (
-                    flow.throw(fault) if fault else flow.send(reply)  # type: ignore[arg-type]  # None starts it
-                )
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            reply, fault = None, None
-            try:
-                reply = await transport.send(call, deadline)
-            except _FAULTS as error:
-                fault = error
+    async def _next_batch(self, deadline: float | None) -> Batch | None:
+        events = self._take_ready() or await self._next(deadline)
+        return None if events is None else self._text_of(events)
 
-    async def _hang_up(self) -> None:
-        body, self._body = self._body, None
-        if body is not None:
-            await body.aclose()
+    def _read_beside(self) -> AsyncReader[list[Event]]:
+        self._reader = reader = AsyncReader(self._line)
+        self._line.loop = reader.loop
+        return reader
+
+    def _release(self) -> None:
+        """Begin to give the key back, in a thread that no cancelled task stops."""
+        if self._kept is not None and self._releasing is None:
+            self._releasing = threading.Thread(
+                target=self._kept.close, name="midstream-release"
+            )
+            self._releasing.start()
+
+    async def _released(self) -> None:
+        if self._releasing is not None:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(
+                    self._releasing.join,
+                    _RELEASE,
+                    abandon_on_cancel=True,
+                    limiter=anyio.CapacityLimiter(1),
+                )
 
 
 class _Events:
     """Iterates an async stream's events; no generator, so nothing to leave open."""
 
-    __slots__ = ("_more", "_ready")
+    __slots__ = ("_next", "_ready")
 
-    def __init__(
-        self, ready: deque[Event], more: Callable[[], Awaitable[list[Event] | None]]
-    ) -> None:
-        self._ready = ready
-        self._more = more
+    def __init__(self, stream: AsyncStream) -> None:
+        self._ready = stream._ready  # noqa: SLF001 - its own iterator
+        self._next = stream._next  # noqa: SLF001 - as above
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Itself."""
@@ -609,7 +344,7 @@ class _Events:
     async def __anext__(self) -> Event:
         """The next event."""
         while not self._ready:
-            events = await self._more()
+            events = await self._next()
             if events is None:
                 raise StopAsyncIteration
             self._ready.extend(events)
@@ -619,17 +354,12 @@ class _Events:
 class _Texts:
     """Iterates an async stream's text."""
 
-    __slots__ = ("_choice", "_more", "_ready")
+    __slots__ = ("_choice", "_next", "_ready")
 
-    def __init__(
-        self,
-        ready: deque[Event],
-        more: Callable[[], Awaitable[list[Event] | None]],
-        choice: int,
-    ) -> None:
-        self._ready = ready
-        self._more = more
-        self._choice = choice
+    def __init__(self, stream: AsyncStream) -> None:
+        self._ready = stream._ready  # noqa: SLF001 - its own iterator
+        self._next = stream._next  # noqa: SLF001 - as above
+        self._choice = stream._choice  # noqa: SLF001 - as above
 
     def __aiter__(self) -> AsyncIterator[str]:
         """Itself."""
@@ -643,34 +373,7 @@ class _Texts:
                 event = ready.popleft()
                 if type(event) is TextDelta and event.choice == self._choice:
                     return event.text
-            events = await self._more()
+            events = await self._next()
             if events is None:
                 raise StopAsyncIteration
             ready.extend(events)
-
-
-def _leave_by() -> Deadline:
-    """A deadline of its own: the stream's was interrupted."""
-    deadline = Deadline()
-    deadline.at = time.monotonic() + _LEAVE
-    return deadline
-
-
-def _reply(body: Body | AsyncBody, content: bytes) -> Reply:
-    from midstream._dialects.base import Reply  # noqa: PLC0415 - only for refusals
-
-    return Reply(body.status, body.headers, content)
-
-
-def _whole(body: Body) -> bytes:
-    content = b""
-    while len(content) < _ERROR_BODY and (piece := body.read()) is not None:
-        content += piece
-    return content
-
-
-async def _awhole(body: AsyncBody) -> bytes:
-    content = b""
-    while len(content) < _ERROR_BODY and (piece := await body.read()) is not None:
-        content += piece
-    return content

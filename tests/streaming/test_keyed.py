@@ -1,0 +1,176 @@
+"""Entering and leaving keyed streams, whatever their store does meanwhile."""
+
+import asyncio
+import threading
+import time
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import midstream
+from midstream import MemoryStore
+from midstream._streaming import stream as streams
+from midstream.testing import FakeServer, Stall
+
+TEXT = "An answer that takes its time. " * 4
+
+
+class SlowStore(MemoryStore):
+    """One whose calls hang until they are let go."""
+
+    def __init__(self, hangs):
+        super().__init__()
+        self.hangs = hangs
+        self.hanging = threading.Event()
+        self.go = threading.Event()
+
+    def _hang(self, call):
+        if call == self.hangs:
+            self.hanging.set()
+            assert self.go.wait(10)
+
+    def acquire(self, *args):
+        self._hang("acquire")
+        return super().acquire(*args)
+
+    def load(self, key):
+        self._hang("load")
+        return super().load(key)
+
+    def save(self, *args):
+        self._hang("save")
+        super().save(*args)
+
+    def release(self, *args):
+        self._hang("release")
+        super().release(*args)
+
+
+def is_free(store):
+    if not store.acquire("k", "another", 5):
+        return False
+    store.release("k", "another")
+    return True
+
+
+def test_entering_twice_leaves_the_first_reader_alone(backend):
+    """K16."""
+
+    async def main(server):
+        async with (
+            midstream.AsyncClient(
+                server.endpoint("ollama"), store=MemoryStore()
+            ) as client,
+            client.stream("hi", key="k") as stream,
+        ):
+            first = await anext(aiter(stream))
+            with pytest.raises(midstream.UsageError, match="entered once"):
+                await stream.__aenter__()
+            return first, await stream.read()
+
+    with FakeServer(TEXT) as server:
+        first, text = anyio.run(main, server, backend=backend)
+        assert len(server.streams) == 1
+    assert text == TEXT
+    assert TEXT.startswith(first)
+
+
+def test_entering_twice_by_blocking():
+    store = MemoryStore()
+    with (
+        FakeServer(TEXT) as server,
+        midstream.Client(server.endpoint("ollama"), store=store) as client,
+    ):
+        with client.stream("hi", key="k") as stream:
+            next(iter(stream))
+            with pytest.raises(midstream.UsageError, match="entered once"):
+                stream.__enter__()
+            assert stream.read() == TEXT
+        assert is_free(store)
+
+
+def test_a_store_that_hangs_holds_a_close_for_its_limit_alone(backend, monkeypatch):
+    monkeypatch.setattr(streams, "_RELEASE", 0.2)
+    store = SlowStore("release")
+
+    async def main(server):
+        async with (
+            midstream.AsyncClient(server.endpoint("ollama"), store=store) as client,
+            client.stream("hi", key="k") as stream,
+        ):
+            await anext(aiter(stream))
+            began = time.monotonic()
+            await stream.aclose()
+            return time.monotonic() - began
+
+    with FakeServer(TEXT, faults=[Stall(after=3)]) as server:
+        try:
+            assert anyio.run(main, server, backend=backend) < 5
+            server.wait_for_hangup()
+        finally:
+            store.go.set()
+
+
+@pytest.mark.parametrize("hangs", ["acquire", "load"])
+@pytest.mark.parametrize("cancels", [1, 2, 3])
+def test_cancelling_while_it_is_entered_gives_the_lease_back(
+    hangs, cancels, wait_until
+):
+    store = SlowStore(hangs)
+
+    async def main():
+        async with midstream.AsyncClient("ollama", store=store) as client:
+            task = asyncio.create_task(client.stream("hi", key="k").__aenter__())
+            await asyncio.to_thread(store.hanging.wait, 5)
+            for _ in range(cancels):
+                task.cancel()
+                await asyncio.sleep(0)
+            if cancels == 1:  # it waits for the store
+                store.go.set()
+            await asyncio.wait([task], timeout=5)
+            assert task.cancelled()
+            store.go.set()
+
+    asyncio.run(main())
+    store.hangs = ""
+    wait_until(lambda: is_free(store))
+
+
+@pytest.mark.parametrize("hangs", ["acquire", "load"])
+def test_leaving_its_scope_while_it_is_entered_does_so_too(hangs, backend, wait_until):
+    store = SlowStore(hangs)
+
+    async def main():
+        async with (
+            midstream.AsyncClient("ollama", store=store) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(client.stream("hi", key="k").__aenter__)
+            await anyio.to_thread.run_sync(store.hanging.wait, 5)
+            tasks.cancel_scope.cancel()
+            store.go.set()
+
+    anyio.run(main, backend=backend)
+    store.hangs = ""
+    wait_until(lambda: is_free(store))
+
+
+def test_closing_while_it_is_entered_gives_the_lease_back(backend, wait_until):
+    store = SlowStore("load")
+
+    async def main():
+        async with midstream.AsyncClient("ollama", store=store) as client:
+            stream = client.stream("hi", key="k")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(stream.__aenter__)
+                await anyio.to_thread.run_sync(store.hanging.wait, 5)
+                tasks.start_soon(stream.aclose)
+                await anyio.lowlevel.checkpoint()
+                store.go.set()
+            with pytest.raises(midstream.UsageError, match="left before its end"):
+                await stream.read()
+
+    anyio.run(main, backend=backend)
+    store.hangs = ""
+    wait_until(lambda: is_free(store))
