@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import random
 import threading
-import time
-import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import SecretStr
-
-from midstream import _dialects
-from midstream._keeping.keeper import Keeper, Kept
+from midstream._base_client import BaseClient
 from midstream._resume.policy import Resume
-from midstream._resume.server import Server
-from midstream._session.session import Session
 from midstream._streaming.stream import AsyncStream, Stream
-from midstream._values.api_names import normalised
 from midstream._values.arguments import (
     CLIENT,
     EXTRA,
@@ -26,134 +16,23 @@ from midstream._values.arguments import (
     check_http_client,
     explained,
 )
-from midstream._values.endpoint import Endpoint
-from midstream._values.errors import UsageError
-from midstream._values.request import Request
 from midstream._values.timeouts import Timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     import httpx
 
+    from midstream._base_client import Existing
+    from midstream._session.session import Session
     from midstream._transports import AsyncTransport, Transport
-    from midstream._values.checkpoint import Checkpoint
+    from midstream._values.endpoint import Endpoint
     from midstream._values.message import Prompt
     from midstream.stores.protocol import Store
 
 
-class _Base:
-    """What both clients share: everything but the transports."""
-
-    def __init__(
-        self,
-        endpoints: Sequence[str | Endpoint],
-        timeouts: Timeouts,
-        resume: Resume | None,
-        store: Store | None,
-    ) -> None:
-        if not endpoints:
-            raise UsageError('name an endpoint, as in Client("ollama:gemma3")')
-        if not isinstance(timeouts, Timeouts):
-            raise UsageError(f"timeouts={timeouts!r}: give Timeouts(…)")
-        if not isinstance(resume, Resume | None):
-            raise UsageError(f"resume={resume!r}: give Resume(…), or None for never")
-        if store is not None and not hasattr(store, "acquire"):
-            raise UsageError(f"store={store!r}: give a store, as SQLiteStore(…)")
-        self._servers = [_server(Endpoint.parse(endpoint)) for endpoint in endpoints]
-        self._timeouts = timeouts
-        self._resume = resume
-        self._keeper = Keeper(store) if store is not None else None
-        self._random = random.Random()  # noqa: S311 - jitter
-        self._closed = False
-
-    @property
-    def endpoints(self) -> list[Endpoint]:
-        """Who answers, in order, default addresses filled in."""
-        return [server.endpoint for server in self._servers]
-
-    def __repr__(self) -> str:
-        """The endpoints, without keys."""
-        names = ", ".join(map(str, self.endpoints))
-        return f"<{type(self).__name__} {names}>"
-
-    def _session(self, prompt: Prompt, **fields: Any) -> Session:
-        if self._closed:
-            raise UsageError("the client is closed")
-        return Session(
-            self._servers,
-            self._request(prompt, **fields),
-            timeouts=self._timeouts,
-            resume=self._resume,
-            handles=lambda: uuid.uuid4().hex,
-            random=self._random,
-        )
-
-    def _request(self, prompt: Prompt, **fields: Any) -> Request:
-        """What is asked, in the standard words whatever the API."""
-        names = (s.dialect.api_names(s.endpoint) for s in self._servers)
-        return normalised(Request.of(prompt=prompt, **fields), names)
-
-    def _keep(self, key: str | None) -> Kept | None:
-        """A new stream's place in the store; what was there is replaced."""
-        if key is None:
-            return None
-        return Kept(self._need_keeper(), key)
-
-    def _continue(
-        self, key: str, after: int
-    ) -> tuple[Session, Kept, Callable[[Checkpoint | None], Session]]:
-        """A stored stream, made ready when it is entered."""
-        if after < 0:
-            raise UsageError(f"resume(after={after}): give characters, 0 or more")
-        session = self._session("")
-
-        def restore(stored: Checkpoint | None) -> Session:
-            if stored is None:
-                raise UsageError(f"the store has no stream {key!r}")
-            if self._resume is None and not stored.complete:
-                raise UsageError(
-                    f"stream {key!r} is not complete, and Client(resume=None) "
-                    "continues none"
-                )
-            session.restore(stored, after, time.monotonic())
-            return session
-
-        return session, Kept(self._need_keeper(), key), restore
-
-    def _need_keeper(self) -> Keeper:
-        if self._keeper is None:
-            raise UsageError(
-                'streams with a key need a store: Client(…, store=SQLiteStore("…"))'
-            )
-        return self._keeper
-
-
-def _server(endpoint: Endpoint) -> Server:
-    """The endpoint with its dialect's defaults: address, and key from the environment.
-
-    Raises:
-        UsageError: The dialect has no usual address and none was given.
-    """
-    dialect = _dialects.find(endpoint.dialect)
-    defaults: dict[str, Any] = {}
-    if endpoint.base_url is None:
-        if dialect.default_url is None:
-            raise UsageError(
-                f'{endpoint.dialect} needs an address: "{endpoint}@http://host:port"'
-            )
-        defaults["base_url"] = dialect.default_url
-    elif "://" not in endpoint.base_url:
-        scheme = "grpc" if dialect.transport == "grpc" else "http"
-        defaults["base_url"] = f"{scheme}://{endpoint.base_url}"
-    if endpoint.api_key is None:
-        keys = filter(None, map(os.environ.get, dialect.key_variables))
-        defaults["api_key"] = next(map(SecretStr, keys), None)
-    return Server(endpoint.model_copy(update=defaults), dialect)
-
-
-class Client(_Base):
+class Client(BaseClient):
     """Streams answers, over blocking sockets.
 
     Args:
@@ -196,9 +75,13 @@ class Client(_Base):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        key: str | None = None,
-        extra: Mapping[str, Any] = {},
         choice: int = 0,
+        key: str | None = None,
+        existing: Existing = "replace",
+        take_over: bool = False,
+        headers: Mapping[str, str] = {},
+        timeouts: Timeouts | None = None,
+        extra: Mapping[str, Any] = {},
     ) -> Stream:
         """Ask for an answer; enter the stream with ``with`` and iterate it.
 
@@ -210,16 +93,32 @@ class Client(_Base):
             stop: Strings that end the answer.
             seed: Seed of the sampling.
             tools: Tools in the API's own form.
+            choice: Which of n answers the stream's text is.
             key: Names the stream in the client's store.
+            existing: What becomes of a stream that is stored under the key:
+                ``"replace"``; ``"resume"``: what is stored of the same request comes
+                first, then the rest; ``"error"``.
+            take_over: Take the key from a reader that is still thought alive; that
+                one's stream ends with `LeaseLost`.
+            headers: More headers, for this stream alone; they stay behind on a
+                redirect to another origin.
+            timeouts: This stream's own limits in seconds; None: the client's.
             extra: Merged into the request body; standard parameters in it, under the
                 API's own names, count as the ones above.
-            choice: Which of n answers the stream's text is.
 
         Raises:
-            UsageError: An argument cannot be.
+            UsageError: An argument cannot be. On entering a stream with a key:
+                `StreamBusy`, another reader has it, or something is stored there that
+                is not to be replaced or was asked otherwise.
+            StoreFailed: On entering: the store cannot be used.
         """
-        session = self._session(
+        begun = self._begin(
             prompt,
+            key=key,
+            existing=existing,
+            take_over=take_over,
+            headers=headers,
+            timeouts=timeouts,
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
@@ -229,21 +128,38 @@ class Client(_Base):
             extra=dict(extra),
             choice=choice,
         )
-        return Stream(session, self, self._transport, self._keep(key))
+        session, kept, restore = begun
+        return Stream(session, self, self._transport, kept, restore)
 
     @explained("resume")
-    def resume(self, key: str, *, after: int = 0) -> Stream:
+    def resume(
+        self,
+        key: str,
+        *,
+        have: str | None = None,
+        after: int = 0,
+        take_over: bool = False,
+    ) -> Stream:
         """Go on with a stream that this or another process began and stored.
 
         Args:
             key: Its name in the store.
-            after: Characters of its text that you have; it gives what follows them.
+            have: The text that you have; iterating and ``read()`` give what follows
+                it, ``stream.text`` is the whole. It may be more than was stored.
+            after: Characters that you have, where you kept only a count. What lies
+                beyond the stored text must then come again by replay.
+            take_over: Take the stream from a reader that is still thought alive; that
+                one's stream ends with `LeaseLost`.
 
         Raises:
-            UsageError: There is no store. On entering: there is no such stream, or
-                another process is reading it.
+            UsageError: There is no store. On entering: `StreamNotFound`, there is no
+                such stream; `StreamBusy`, another reader has it; ``have`` is not its
+                text.
+            StoreFailed: On entering: the store cannot be used.
         """
-        session, kept, restore = self._continue(key, after)
+        session, kept, restore = self._continue(
+            key, have=have, after=after, take_over=take_over
+        )
         return Stream(session, self, self._transport, kept, restore)
 
     def close(self) -> None:
@@ -292,7 +208,7 @@ class Client(_Base):
         return self._grpc
 
 
-class AsyncClient(_Base):
+class AsyncClient(BaseClient):
     """Streams answers, under asyncio or trio.
 
     Args:
@@ -334,9 +250,13 @@ class AsyncClient(_Base):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        key: str | None = None,
-        extra: Mapping[str, Any] = {},
         choice: int = 0,
+        key: str | None = None,
+        existing: Existing = "replace",
+        take_over: bool = False,
+        headers: Mapping[str, str] = {},
+        timeouts: Timeouts | None = None,
+        extra: Mapping[str, Any] = {},
     ) -> AsyncStream:
         """Ask for an answer; enter the stream with ``async with`` and iterate it.
 
@@ -348,16 +268,32 @@ class AsyncClient(_Base):
             stop: Strings that end the answer.
             seed: Seed of the sampling.
             tools: Tools in the API's own form.
+            choice: Which of n answers the stream's text is.
             key: Names the stream in the client's store.
+            existing: What becomes of a stream that is stored under the key:
+                ``"replace"``; ``"resume"``: what is stored of the same request comes
+                first, then the rest; ``"error"``.
+            take_over: Take the key from a reader that is still thought alive; that
+                one's stream ends with `LeaseLost`.
+            headers: More headers, for this stream alone; they stay behind on a
+                redirect to another origin.
+            timeouts: This stream's own limits in seconds; None: the client's.
             extra: Merged into the request body; standard parameters in it, under the
                 API's own names, count as the ones above.
-            choice: Which of n answers the stream's text is.
 
         Raises:
-            UsageError: An argument cannot be.
+            UsageError: An argument cannot be. On entering a stream with a key:
+                `StreamBusy`, another reader has it, or something is stored there that
+                is not to be replaced or was asked otherwise.
+            StoreFailed: On entering: the store cannot be used.
         """
-        session = self._session(
+        begun = self._begin(
             prompt,
+            key=key,
+            existing=existing,
+            take_over=take_over,
+            headers=headers,
+            timeouts=timeouts,
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
@@ -367,21 +303,38 @@ class AsyncClient(_Base):
             extra=dict(extra),
             choice=choice,
         )
-        return AsyncStream(session, self, self._transport, self._keep(key))
+        session, kept, restore = begun
+        return AsyncStream(session, self, self._transport, kept, restore)
 
     @explained("resume")
-    def resume(self, key: str, *, after: int = 0) -> AsyncStream:
+    def resume(
+        self,
+        key: str,
+        *,
+        have: str | None = None,
+        after: int = 0,
+        take_over: bool = False,
+    ) -> AsyncStream:
         """Go on with a stream that this or another process began and stored.
 
         Args:
             key: Its name in the store.
-            after: Characters of its text that you have; it gives what follows them.
+            have: The text that you have; iterating and ``read()`` give what follows
+                it, ``stream.text`` is the whole. It may be more than was stored.
+            after: Characters that you have, where you kept only a count. What lies
+                beyond the stored text must then come again by replay.
+            take_over: Take the stream from a reader that is still thought alive; that
+                one's stream ends with `LeaseLost`.
 
         Raises:
-            UsageError: There is no store. On entering: there is no such stream, or
-                another process is reading it.
+            UsageError: There is no store. On entering: `StreamNotFound`, there is no
+                such stream; `StreamBusy`, another reader has it; ``have`` is not its
+                text.
+            StoreFailed: On entering: the store cannot be used.
         """
-        session, kept, restore = self._continue(key, after)
+        session, kept, restore = self._continue(
+            key, have=have, after=after, take_over=take_over
+        )
         return AsyncStream(session, self, self._transport, kept, restore)
 
     async def aclose(self) -> None:

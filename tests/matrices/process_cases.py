@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,8 @@ from midstream.testing import FakeServer, Slow
 
 CHILD = Path(__file__).with_name("process_child.py")
 TEXT = "".join(
-    f"{number}. 吾輩は猫である。 Names? None yet 👩‍👩‍👧 — ha ha!\n" for number in range(12)
+    f"{number}. 吾輩は猫である。 Names? None yet 👩‍👩‍👧 — ha ha!\n"
+    for number in range(12)
 )
 PACE = 0.02  # seconds a delta
 SECONDS = 60.0  # for one process
@@ -61,9 +62,7 @@ class Case:
 def draw(seed: int, number: int) -> Case:
     """The case of a number: every scenario on every store in turn."""
     kinds = [
-        (name, store)
-        for name, (_, stores) in SCENARIOS.items()
-        for store in stores
+        (name, store) for name, (_, stores) in SCENARIOS.items() for store in stores
     ]
     name, store = kinds[number % len(kinds)]
     return Case(number, name, store, f"{seed}/{number}")

@@ -60,9 +60,7 @@ def main() -> None:
     logging.getLogger("midstream").setLevel(logging.INFO)
     is_redis = options.store.startswith("redis:")
     store = RedisStore(options.store) if is_redis else SQLiteStore(options.store)
-    resume = Resume(
-        strategies=("text",), backoff=Backoff(initial=0.02, maximum=0.2)
-    )
+    resume = Resume(strategies=("text",), backoff=Backoff(initial=0.02, maximum=0.2))
     facts = {"error": "", "words": "", "fork": ""}
     with midstream.Client(options.endpoint, resume=resume, store=store) as client:
         stream = opened(client, options)

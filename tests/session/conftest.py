@@ -21,7 +21,7 @@ from midstream._resume.policy import Resume
 from midstream._resume.restoring import begin, restore
 from midstream._resume.server import Server
 from midstream._session.session import Session
-from midstream._streaming.stream import _FAULTS
+from midstream._streaming.line import _FAULTS
 from midstream._values.endpoint import Endpoint
 from midstream._values.errors import ConnectFailed, Dropped, MidstreamError
 from midstream._values.events import (

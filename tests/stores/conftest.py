@@ -9,7 +9,7 @@ from midstream import MemoryStore, RedisStore, SQLiteStore
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from redis_server import RedisServer  # noqa: E402 - found by the line above
+from redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")

@@ -76,6 +76,12 @@ class Legs:
         if self.now is not None:
             self.now.hang_up()
 
+    def judge(self, fault: MidstreamError) -> None:
+        """Some errors are worth another try, though the server does not say so."""
+        dialect = self._recovery.server.dialect
+        if isinstance(fault, ServerError) and dialect.passes(fault):
+            fault.retryable = True
+
     def received(self) -> Received:
         """What had come, as a dialect needs it."""
         leg = self.now

@@ -32,7 +32,6 @@ from midstream._session.verdicts import refuse_page, scrubbed, signed, tell, ver
 from midstream._values.errors import (
     Dropped,
     MidstreamError,
-    ServerError,
 )
 from midstream._values.events import Event, Resumed
 from midstream._values.interruptions import ResumeDiverged
@@ -223,8 +222,8 @@ class Session:
         way, who = self._legs.open.strategy, self.server.endpoint
         resumption = self.history.resumed(drop, self.ledger, way, who, now)
         self.metrics.resumed(resumption.gap)
-        where = resumption.at, resumption.gap
-        _LOG.info("resumed by %s at %s, character %d, after %.3f s", way, who, *where)
+        told = way, who, resumption.at, resumption.gap
+        _LOG.info("resumed by %s at %s, character %d, after %.3f s", *told)
         return Resumed(resumption)
 
     def _end(self, events: Events) -> None:
@@ -254,8 +253,7 @@ class Session:
             if self.ended:
                 return events
         scrubbed(fault, who := self.server.endpoint)
-        if isinstance(fault, ServerError) and self.server.dialect.passes(fault):
-            fault.retryable = True
+        self._legs.judge(fault)
         facts = self._legs.facts(self.patience, fault)
         before = self.recovery.drop
         decision = self.recovery.decide(fault, now, facts)

@@ -27,7 +27,7 @@ from midstream._values.errors import (
     UsageError,
     WireError,
 )
-from midstream._values.interruptions import ResumeDiverged, ResumeUnsupported
+from midstream._values.interruptions import StreamInterrupted
 from midstream._values.timeouts import Deadline
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ _FAULTS = (
     TransportError,
     ServerError,
     WireError,
-    ResumeDiverged,
-    ResumeUnsupported,
+    StreamInterrupted,
 )
 _LEAVE_FAULTS = (*_FAULTS, UsageError)  # its HTTP client may be closed by now
 _LEAVE = 2.0  # seconds to tell a server that nobody listens any more
@@ -154,7 +153,7 @@ class Line(_Line):
             try:
                 self._run(self.session.leave(), _leave_by())
             except _LEAVE_FAULTS as error:
-                self.session.notes.append(f"leave: {error}")
+                self.session.history.notes.append(f"leave: {error}")
 
     def _step(self) -> None:
         """Connect or read once."""
@@ -264,7 +263,7 @@ class AsyncLine(_Line):
             try:
                 await self._run(self.session.leave(), _leave_by())
             except _LEAVE_FAULTS as error:
-                self.session.notes.append(f"leave: {error}")
+                self.session.history.notes.append(f"leave: {error}")
 
     def lose(self, error: MidstreamError) -> None:
         """As `Line.lose`."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from copy import deepcopy
 from typing import TYPE_CHECKING, TypeAlias
 
 from midstream._regroup import Tokens
+from midstream._regroup.protocol import fresh
 from midstream._streaming.beside import AHEAD, AsyncReader, Late, Reading
-from midstream._values.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -31,27 +30,6 @@ Batch: TypeAlias = "list[tuple[str, int | None]]"
 """What one read brought: texts and how many tokens each is, where told."""
 
 PATIENCE = 0.2  # seconds for a reader whose source cannot be closed under it
-
-
-def fresh(by: Regrouper) -> Regrouper:
-    """A copy for one run, so that what one text left behind is in no other.
-
-    Args:
-        by: What the caller gave, which stays as it is.
-
-    Raises:
-        UsageError: It is a class (``Words`` in place of ``Words()`` is soon written),
-            no regrouper, or cannot be copied.
-    """
-    if isinstance(by, type):
-        raise UsageError(f"regroup by an instance: {by.__name__}(), not {by.__name__}")
-    try:
-        return deepcopy(by)
-    except Exception as error:
-        raise UsageError(
-            f"{type(by).__name__} cannot be copied for this run ({error}); "
-            "give it a __deepcopy__ that begins anew"
-        ) from error
 
 
 def _fed(by: Regrouper, batch: Batch, now: float) -> list[str]:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Self
 import anyio
 import anyio.to_thread
 
+from midstream._regroup.protocol import fresh
 from midstream._streaming.beside import AsyncReader, Reading
 from midstream._streaming.lifecycle import Lifecycle, Phase
 from midstream._streaming.line import AsyncLine, Line
-from midstream._streaming.pacing import PATIENCE, AsyncPieces, fresh, paced
+from midstream._streaming.pacing import PATIENCE, AsyncPieces, paced
 from midstream._streaming.view import View
 from midstream._values.events import TextDelta
 
@@ -123,7 +124,8 @@ class Stream(View):
         """Read to the end.
 
         Returns:
-            The whole text.
+            The whole text; of a stream that was resumed, what follows the text that
+            the caller has.
 
         Raises:
             UsageError: The stream was left before its end.
@@ -131,7 +133,7 @@ class Stream(View):
         while self._next() is not None:
             pass
         self._ready.clear()
-        return self.text
+        return self._rest()
 
     def close(self) -> None:
         """Leave at once: close the connection and stop the generation.
@@ -249,7 +251,8 @@ class AsyncStream(View):
         """Read to the end.
 
         Returns:
-            The whole text.
+            The whole text; of a stream that was resumed, what follows the text that
+            the caller has.
 
         Raises:
             UsageError: The stream was left before its end.
@@ -257,7 +260,7 @@ class AsyncStream(View):
         while await self._next() is not None:
             pass
         self._ready.clear()
-        return self.text
+        return self._rest()
 
     async def aclose(self) -> None:
         """Leave at once: close the connection and stop the generation.

@@ -42,7 +42,7 @@ class View:
         self._kept = kept
         self._restore = restore
         self._ready: deque[Event] = deque()
-        self._choice = line.session.request.choice
+        self._choice = line.session.beginning.request.choice
         self._driven = line
 
     @property
@@ -107,12 +107,12 @@ class View:
     @property
     def resumes(self) -> list[Resumption]:
         """The drops that were survived."""
-        return self._session.resumes
+        return self._session.history.resumes
 
     @property
     def exactness(self) -> Exactness:
         """How surely the text equals the unbroken one: the weakest connection's."""
-        return self._session.exactness
+        return self._session.history.exactness
 
     @property
     def metrics(self) -> Metrics:
@@ -122,7 +122,7 @@ class View:
     @property
     def notes(self) -> list[str]:
         """What was odd but harmless, such as ``unterminated_tail``."""
-        return self._session.notes
+        return self._session.history.notes
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to continue later, without secrets."""
@@ -135,6 +135,10 @@ class View:
             f"{self._session.ledger.main.length} characters, "
             f"{len(self.resumes)} resumes, {self._life.phase.value}>"
         )
+
+    def _rest(self) -> str:
+        """The text, from where on the caller does not have it."""
+        return self.text[self._session.beginning.after :]
 
     def _lose(self, error: MidstreamError) -> None:
         """End it, from any thread: whoever kept it has lost its key.
@@ -153,7 +157,7 @@ class View:
         kept.begin(line.session, line.lock, line.lose)
         if not self._life.open:  # it was left meanwhile
             kept.close()
-        self._choice = line.session.request.choice
+        self._choice = line.session.beginning.request.choice
         self._ready.extend(line.session.backlog())
         if line.session.ended:
             self._life.complete()

@@ -7,6 +7,7 @@ whose deadline is looked at again at each read, and which can be cancelled from 
 
 from __future__ import annotations
 
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -50,6 +51,11 @@ class Exchange:
     def left(self) -> float:
         """Seconds until the deadline."""
         return self.deadline.at - monotonic()
+
+    def connect(self, usual: float | None) -> float | None:
+        """Seconds until a connection must stand; the stream's own, or the usual."""
+        own = self.owner.connect
+        return usual if own is None else None if own == inf else own
 
     def cancel(self) -> None:
         """End it: what is pending raises `Dropped`."""

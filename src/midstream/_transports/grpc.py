@@ -160,7 +160,14 @@ class Wait:
 
 
 def _connect_limit(connect: float | None, deadline: Deadline) -> tuple[float, TimedOut]:
-    """How long to wait for a connection, and what to raise then."""
+    """How long to wait for a connection, and what to raise then.
+
+    Args:
+        connect: Seconds that are usual; a stream may have a limit of its own.
+        deadline: The stream's, or that of one of its calls.
+    """
+    if deadline.connect is not None:
+        connect = deadline.connect
     left = deadline.at - monotonic()
     if connect is not None and connect < left:
         return connect, TimedOut("connect", connect)

@@ -97,12 +97,12 @@ class HttpTransport:
             return self._body(route, exchange)
         except BaseException as error:  # noqa: BLE001 - raised again below
             self._exchanges.discard(exchange)
-            _raise_ours(error, exchange, route.url, self._connect)
+            _raise_ours(error, exchange, route.url, exchange.connect(self._connect))
 
     def _body(self, route: Route, exchange: Exchange) -> HttpBody:
         client = _usable(self._given or self._make_client(), self._exchanges)
         while True:
-            limits = _limits(exchange, self._connect)
+            limits = _limits(exchange, exchange.connect(self._connect))
             if self._stock:
                 limits = _numbers(limits)
             response = client.send(
@@ -190,12 +190,12 @@ class AsyncHttpTransport:
             raise exchange.verdict() or exchange.deadline.error()
         except BaseException as error:  # noqa: BLE001 - raised again below
             self._exchanges.discard(exchange)
-            _raise_ours(error, exchange, route.url, self._connect)
+            _raise_ours(error, exchange, route.url, exchange.connect(self._connect))
 
     async def _body(self, route: Route, exchange: Exchange) -> AsyncHttpBody:
         client = _usable(self._given or self._make_client(), self._exchanges)
         while True:
-            limits = _limits(exchange, self._connect)
+            limits = _limits(exchange, exchange.connect(self._connect))
             if self._stock:
                 limits = {**_numbers(limits), "read": None, "write": None}
             response = await client.send(
