@@ -14,7 +14,6 @@ is cancelled already; the cancellation ends all of them in order.
 from __future__ import annotations
 
 from contextlib import suppress
-from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
@@ -25,6 +24,7 @@ from midstream._transports.ending import cut_short
 from midstream._transports.http2 import reset_frame
 from midstream._transports.inflate import inflater_for
 from midstream._transports.mapping import read_error
+from midstream._transports.twin import twin
 from midstream._transports.watchdog import GRACE
 
 if TYPE_CHECKING:
@@ -95,11 +95,11 @@ class HttpBody:
         except BaseException as error:
             self._finish()
             self._error = read_error(error, self._exchange)
-            as_it_is = self._error is None or self._error is error
-            self._error = copy(self._error)  # what is raised leads back to this frame
-            if as_it_is:
+            known = self._error is error
+            self._error = self._error and twin(self._error)
+            if known or self._error is None:
                 raise
-            raise copy(self._error) from error
+            raise twin(self._error) from error
         finally:
             self._reading = False
             if self._watchdog is not None:
@@ -119,7 +119,7 @@ class HttpBody:
         self._finish()
         error = self._error or self._exchange.verdict()
         if error is not None:
-            raise copy(error)
+            raise twin(error)
         return None
 
     def _finish(self) -> None:
@@ -199,11 +199,11 @@ class AsyncHttpBody:
         except BaseException as error:
             await self._finish()
             self._error = read_error(error, self._exchange)
-            as_it_is = self._error is None or self._error is error
-            self._error = copy(self._error)  # what is raised leads back to this frame
-            if as_it_is:
+            known = self._error is error
+            self._error = self._error and twin(self._error)
+            if known or self._error is None:
                 raise
-            raise copy(self._error) from error
+            raise twin(self._error) from error
         finally:
             self._reading = False
         return piece
@@ -229,7 +229,7 @@ class AsyncHttpBody:
         await self._finish()
         error = self._error or self._exchange.verdict()
         if error is not None:
-            raise copy(error)
+            raise twin(error)
         return None
 
     async def _finish(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from copy import copy
+from abc import ABC, abstractmethod
 from math import inf
 from threading import RLock
 from time import monotonic
@@ -22,6 +22,7 @@ from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
 
 from midstream._dialects.protobuf import extra
 from midstream._transports.grpc_status import failure
+from midstream._transports.twin import twin
 from midstream._values.errors import Dropped, TransportError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _GRACE = 0.05
 """Seconds that a read whose reader came late has to find what has arrived already."""
 
 
-class _Rpc:
+class _Rpc(ABC):
     """What both colours know of an RPC.
 
     Attributes:
@@ -83,7 +84,7 @@ class _Rpc:
                 return True
             self._failed = _closed()
         if self._failed is not None:
-            raise copy(self._failed)
+            raise twin(self._failed)
         return False
 
     def _end(self, fault: Any, *, broken: bool = False) -> MidstreamError:
@@ -92,8 +93,9 @@ class _Rpc:
         self._shut(broken=broken or isinstance(error, TransportError))
         return error
 
+    @abstractmethod
     def _shut(self, *, broken: bool) -> None:
-        raise NotImplementedError
+        """Let go of the call; whether its connection is of no use any more."""
 
     def _verdict(self, fault: Any) -> MidstreamError:
         """What an exception of gRPC means."""
@@ -110,7 +112,7 @@ class _Rpc:
             )
         else:
             self._failed = Dropped(f"the call ended: {fault}")
-        return copy(self._failed)  # what is raised leads back to the frame that reads
+        return twin(self._failed)  # what is raised leads back to the frame that reads
 
 
 def _closed() -> Dropped:
@@ -150,7 +152,7 @@ class GrpcBody(_Rpc):
         try:
             message: bytes | None = next(self._rpc, None)
         except extra("grpc").RpcError as fault:
-            # gRPC's error is the call itself; its traceback would hold this frame.
+            # The error is the call itself: a traceback would make it hold this frame.
             raise self._end(fault) from fault.with_traceback(None)
         finally:
             self._patient = inf
