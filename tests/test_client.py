@@ -404,9 +404,9 @@ def test_a_regrouper_made_of_nonsense_says_so(wrong):
         lambda: midstream.Frames(wrong),
         lambda: midstream.Frames(60, wrong),
     ):
-        with pytest.raises(UsageError, match="must be"):
+        with pytest.raises(UsageError, match=r"0 or more|above 0"):
             make()
-    with pytest.raises(UsageError, match="1 token or more"):
+    with pytest.raises(UsageError, match=r"1 or more.*Tokens"):
         midstream.Tokens("x")
 
 

@@ -85,7 +85,7 @@ def test_sglang_without_a_tokenizer_goes_on_from_the_text(colour):
         assert [entry.how for entry in server.streams] == ["top", "text"]
     assert seen.joined == TEXT
     assert seen.stream.exactness is Exactness.TEXT
-    assert any("tokenize" in note for note in seen.stream._session.notes)
+    assert any("tokenize" in note for note in seen.stream.notes)
 
 
 @pytest.mark.parametrize("name", RAW)

@@ -56,7 +56,7 @@ def test_none_waits_for_ever():
     assert held.release(1e9) == ""
 
 
-@pytest.mark.parametrize("wait", [-1, math.nan, "0.5", True, 10**400])
+@pytest.mark.parametrize("wait", [-1, math.nan, "0.5", True])
 def test_wrong_waits_are_refused(wait):
     with pytest.raises(UsageError, match=r"seconds, 0 or more, or None: Words\(1\)"):
         Holdback(wait, "Words(1)")

@@ -4,6 +4,24 @@ from math import inf
 from numbers import Real
 
 from midstream._values.errors import UsageError
+from midstream._values.timeouts import LONGEST
+
+
+def seconds(value: object, wanted: str, form: str) -> float:
+    """Take a time, 0 or more; what no wait can take is for ever.
+
+    Args:
+        value: Seconds, or None for ever.
+        wanted: What it should be, with its unit.
+        form: The right form of the call.
+
+    Raises:
+        UsageError: It is no time.
+    """
+    if value is None:
+        return inf
+    endless = isinstance(value, Real) and value > LONGEST
+    return inf if endless else number(value, wanted, form)
 
 
 def number(value: object, wanted: str, form: str) -> float:

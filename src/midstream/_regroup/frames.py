@@ -17,6 +17,7 @@ from typing import Self
 from midstream._regroup.arguments import number, refused
 from midstream._regroup.backlog import Backlog
 from midstream._regroup.segmentation import edge_from, presentable, tail
+from midstream._values.timeouts import LONGEST
 
 LIMIT = 65_536
 """Characters of backlog above which text goes out before its frame."""
@@ -58,6 +59,8 @@ class Frames:
             raise refused(fps, wanted, "Frames(fps=60)")
         wanted = "max_lag is seconds, 0 or more"
         self._lag = number(max_lag, wanted, "Frames(max_lag=0.4)")
+        if self._lag > LONGEST:
+            raise refused(max_lag, wanted, "Frames(max_lag=0.4)")
         self._frame = min(1 / self._fps, self._lag)  # slow frames may not break max_lag
         self._gap = self._lag / 4  # between arrivals; a guess until some have come
         self._arrived: float | None = None

@@ -11,7 +11,7 @@ before it, so its last cluster is kept while what is overdue goes.
 
 from math import inf
 
-from midstream._regroup.arguments import number
+from midstream._regroup.arguments import seconds
 from midstream._regroup.segmentation import presentable, tail
 
 
@@ -33,12 +33,9 @@ class Holdback:
     __slots__ = ("_due", "_stuck", "_wait", "text")
 
     def __init__(self, max_wait: float | None, form: str) -> None:
-        wait = inf
-        if max_wait is not None and max_wait != inf:
-            wanted = "max_wait is seconds, 0 or more, or None"
-            wait = number(max_wait, wanted, form)
+        wanted = "max_wait is seconds, 0 or more, or None"
         self.text = ""
-        self._wait = wait
+        self._wait = seconds(max_wait, wanted, form)
         self._due = inf
         self._stuck = False
 

@@ -5,9 +5,20 @@ instance serves any number of streams, one after the other or at once.
 """
 
 from copy import deepcopy
+from difflib import get_close_matches
 from typing import Protocol, runtime_checkable
 
 from midstream._values.errors import UsageError
+
+_NAMES = (
+    "Frames",
+    "Graphemes",
+    "Lines",
+    "Markdown",
+    "Sentences",
+    "Tokens",
+    "Words",
+)
 
 
 @runtime_checkable
@@ -66,8 +77,15 @@ def fresh(by: Regrouper) -> Regrouper:
     """
     if isinstance(by, type):
         raise UsageError(f"regroup by an instance: {by.__name__}(), not {by.__name__}")
+    if isinstance(by, str):
+        near = get_close_matches(by.lower(), map(str.lower, _NAMES), 1)
+        name = near[0].capitalize() if near else "Words"
+        raise UsageError(f"regroup by an object: {name}(), not {by!r:.80}")
     if not isinstance(by, Regrouper):
-        raise UsageError(f"regroup by a regrouper: midstream.Words(), not {by!r:.80}")
+        raise UsageError(
+            "regroup by an object with feed, flush and deadline, as Words(), "
+            f"no {type(by).__name__}; there are {', '.join(_NAMES)}"
+        )
     try:
         make = getattr(by, "fresh", None)
         made: Regrouper = deepcopy(by) if make is None else make()
