@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -168,6 +169,12 @@ class BaseClient:
             handles=_handle,
             random=self._random,
         )
+
+    def _unloaded(self) -> list[str]:
+        """The transports' modules that nobody has imported yet; they are slow to."""
+        kinds = {server.dialect.transport for server in self._servers}
+        names = [f"midstream._transports.{kind}" for kind in sorted(kinds)]
+        return [name for name in names if name not in sys.modules]
 
     def _need_keeper(self) -> Keeper:
         if self._keeper is None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
+
+import anyio.to_thread
 
 from midstream._base_client import BaseClient
 from midstream._resume.policy import Resume
@@ -346,6 +349,8 @@ class AsyncClient(BaseClient):
 
     async def __aenter__(self) -> Self:
         """The client."""
+        if missing := self._unloaded():  # a tenth of a second, off the event loop
+            await anyio.to_thread.run_sync(lambda: list(map(import_module, missing)))
         return self
 
     async def __aexit__(

@@ -282,3 +282,11 @@ def test_any_body_and_header_is_a_typed_error(body, status, header):
     error = server_error(body, status=status, headers=headers)
     assert error.message
     assert error.status == status
+
+
+@pytest.mark.parametrize("kind", ["image", "audio"])
+def test_what_a_model_cannot_take_is_the_callers_mistake(kind):
+    words = f"{kind} input is not supported - hint: you may need to provide the mmproj"
+    error = of({"error": {"code": 500, "message": words, "type": "server_error"}}, 500)
+    assert type(error) is BadRequest
+    assert not error.retryable

@@ -128,6 +128,10 @@ _OVERFLOW = re.compile(
     r"|must have less than \d+ tokens|longer than the maximum model length",
     re.IGNORECASE,
 )
+_UNABLE = re.compile(
+    r"(image|audio|video) input is not supported",  # llama.cpp says it with status 500
+    re.IGNORECASE,
+)
 _STATUS_CODE = re.compile(r"[45][0-9]{2}", re.ASCII)
 _WHOLE = 4096  # characters of a message that are worth keeping
 
@@ -235,6 +239,8 @@ def _class(words: list[str], status: int | None, message: str) -> type[ServerErr
         by_status = generic or ServerFailed
     if by_status is BadRequest and _OVERFLOW.search(message):
         return ContextOverflow
+    if by_status is ServerFailed and _UNABLE.search(message):
+        return BadRequest
     return by_status
 
 

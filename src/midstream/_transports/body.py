@@ -23,7 +23,7 @@ import httpx
 from midstream._transports.ending import cut_short
 from midstream._transports.http2 import reset_frame
 from midstream._transports.inflate import inflater_for
-from midstream._transports.mapping import read_error
+from midstream._transports.mapping import headers_of, read_error
 from midstream._transports.twin import twin
 from midstream._transports.watchdog import GRACE
 
@@ -63,7 +63,7 @@ class HttpBody:
         watch: type[Watchdog] | None,
     ) -> None:
         self.status = response.status_code
-        self.headers: Mapping[str, str] = dict(response.headers.items())
+        self.headers: Mapping[str, str] = headers_of(response)
         self._inflater = inflater_for(self.headers)
         self._response = response
         self._exchange = exchange
@@ -164,7 +164,7 @@ class AsyncHttpBody:
         scoped: bool,
     ) -> None:
         self.status = response.status_code
-        self.headers: Mapping[str, str] = dict(response.headers.items())
+        self.headers: Mapping[str, str] = headers_of(response)
         self._inflater = inflater_for(self.headers)
         self._response = response
         self._exchange = exchange

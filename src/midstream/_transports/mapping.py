@@ -8,6 +8,7 @@ raised) is not ours to rename, as long as it comes before the body.
 from __future__ import annotations
 
 import sys
+from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 import anyio
@@ -24,6 +25,8 @@ from midstream._values.errors import (
 
 if TYPE_CHECKING:
     from midstream._transports.exchange import Exchange
+
+_REFUSED = 400  # and all above
 
 CONNECT_TIMEOUT = (
     httpx.ConnectTimeout,
@@ -150,3 +153,15 @@ def bare(url: str) -> str:
         return scheme.partition("?")[0]
     authority, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def headers_of(response: httpx.Response) -> dict[str, str]:
+    """The answer's headers, names in lower case.
+
+    A refusal without a date gets ours, so that a date in its ``Retry-After`` says how
+    long to wait (RFC 9110 §10.2.3).
+    """
+    headers = dict(response.headers.items())
+    if response.status_code >= _REFUSED and "date" not in headers:
+        headers["date"] = formatdate(usegmt=True)
+    return headers
