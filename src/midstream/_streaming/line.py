@@ -250,11 +250,8 @@ class AsyncLine(_Line):
         return 0 if self._body is None else _AHEAD
 
     async def read(self) -> list[Event] | None:
-        """As `Line.read`, never empty."""
-        while self.life.open:
-            if events := await self._step():
-                return events
-        return None
+        """As `Line.read`; empty where that read brought nothing to see."""
+        return await self._step() if self.life.open else None
 
     async def end(self) -> None:
         """Hang up, and tell a server that nobody listens any more."""
