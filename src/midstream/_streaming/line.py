@@ -183,7 +183,7 @@ class Line(_Line):
         body = self._transport_of(session).open(call, session.deadline)
         self._body = body
         if not self.life.open:  # meanwhile, and there was no body to close yet
-            self._hang_up()
+            body.close()
             return []
         if not session.opened(body.status, body.headers):
             session.refused(_reply(body, _whole(body)))
@@ -213,9 +213,16 @@ class Line(_Line):
                 fault = error
 
     def _hang_up(self) -> None:
-        body, self._body = self._body, None
-        if body is not None:
+        body = self._body
+        if body is None:
+            return
+        try:
             body.close()
+        except BaseException:  # an interrupt came between
+            body.close()
+            raise
+        finally:
+            self._body = None
 
 
 class AsyncLine(_Line):
