@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import sys
 import threading
@@ -86,15 +87,16 @@ def main():
     """Run it; see the module's docstring."""
     options = arguments()
     warnings.simplefilter("error")
+    logging.getLogger("midstream").addHandler(logging.NullHandler())
     unraised = []
     sys.unraisablehook = lambda told: unraised.append(repr(told.exc_value))
     failures, runs = [], 0
-    columns = (
+    shown = (
         TextColumn("{task.description}"),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*shown, console=console) as progress:
         plan = planned(options)
         task = progress.add_task("rows", total=len(plan))
         for row, points in plan:

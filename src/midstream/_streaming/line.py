@@ -298,9 +298,9 @@ class AsyncLine(_Line):
     async def _connect(self) -> list[Event]:
         session = self.session
         if session.pause:
-            self._aborted = self._aborted or anyio.Event()
+            self._aborted = aborted = self._aborted or anyio.Event()
             with anyio.move_on_after(session.pause):
-                await self._aborted.wait()
+                await aborted.wait()
                 return []
         self._begun = True
         call = await self._run(session.connect(time.monotonic()), session.deadline)
