@@ -158,11 +158,16 @@ def test_closing_while_it_is_entered_gives_the_lease_back(backend, wait_until):
     async def main():
         async with midstream.AsyncClient("ollama", store=store) as client:
             stream = client.stream("hi", key="k")
+
+            async def enter():
+                with pytest.raises(midstream.UsageError, match="left before its end"):
+                    await stream.__aenter__()
+
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(stream.__aenter__)
+                tasks.start_soon(enter)
                 assert await anyio.to_thread.run_sync(store.hanging.wait, 5)
                 tasks.start_soon(stream.aclose)
-                await anyio.lowlevel.checkpoint()
+                await anyio.wait_all_tasks_blocked()
                 store.go.set()
             with pytest.raises(midstream.UsageError, match="left before its end"):
                 await stream.read()
