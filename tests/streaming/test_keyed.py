@@ -30,17 +30,13 @@ class SlowStore(MemoryStore):
             self.hanging.set()
             assert self.go.wait(10)
 
-    def acquire(self, *args):
+    def acquire(self, *args, **words):
         self._hang("acquire")
-        return super().acquire(*args)
+        return super().acquire(*args, **words)
 
-    def load(self, key):
-        self._hang("load")
-        return super().load(key)
-
-    def save(self, *args):
+    def save(self, *args, **words):
         self._hang("save")
-        super().save(*args)
+        return super().save(*args, **words)
 
     def release(self, *args):
         self._hang("release")
@@ -112,7 +108,7 @@ def test_a_store_that_hangs_holds_a_close_for_its_limit_alone(backend, monkeypat
             store.go.set()
 
 
-@pytest.mark.parametrize("hangs", ["acquire", "load"])
+@pytest.mark.parametrize("hangs", ["acquire", "save"])
 @pytest.mark.parametrize("cancels", [1, 2, 3])
 def test_cancelling_while_it_is_entered_gives_the_lease_back(
     hangs, cancels, wait_until
@@ -122,7 +118,7 @@ def test_cancelling_while_it_is_entered_gives_the_lease_back(
     async def main():
         async with midstream.AsyncClient("ollama", store=store) as client:
             task = asyncio.create_task(client.stream("hi", key="k").__aenter__())
-            await asyncio.to_thread(store.hanging.wait, 5)
+            assert await asyncio.to_thread(store.hanging.wait, 5)
             for _ in range(cancels):
                 task.cancel()
                 await asyncio.sleep(0)
@@ -137,7 +133,7 @@ def test_cancelling_while_it_is_entered_gives_the_lease_back(
     wait_until(lambda: is_free(store))
 
 
-@pytest.mark.parametrize("hangs", ["acquire", "load"])
+@pytest.mark.parametrize("hangs", ["acquire", "save"])
 def test_leaving_its_scope_while_it_is_entered_does_so_too(hangs, backend, wait_until):
     store = SlowStore(hangs)
 
@@ -147,7 +143,7 @@ def test_leaving_its_scope_while_it_is_entered_does_so_too(hangs, backend, wait_
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(client.stream("hi", key="k").__aenter__)
-            await anyio.to_thread.run_sync(store.hanging.wait, 5)
+            assert await anyio.to_thread.run_sync(store.hanging.wait, 5)
             tasks.cancel_scope.cancel()
             store.go.set()
 
@@ -157,16 +153,21 @@ def test_leaving_its_scope_while_it_is_entered_does_so_too(hangs, backend, wait_
 
 
 def test_closing_while_it_is_entered_gives_the_lease_back(backend, wait_until):
-    store = SlowStore("load")
+    store = SlowStore("save")
 
     async def main():
         async with midstream.AsyncClient("ollama", store=store) as client:
             stream = client.stream("hi", key="k")
+
+            async def enter():
+                with pytest.raises(midstream.UsageError, match="left before its end"):
+                    await stream.__aenter__()
+
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(stream.__aenter__)
-                await anyio.to_thread.run_sync(store.hanging.wait, 5)
+                tasks.start_soon(enter)
+                assert await anyio.to_thread.run_sync(store.hanging.wait, 5)
                 tasks.start_soon(stream.aclose)
-                await anyio.lowlevel.checkpoint()
+                await anyio.wait_all_tasks_blocked()
                 store.go.set()
             with pytest.raises(midstream.UsageError, match="left before its end"):
                 await stream.read()

@@ -154,7 +154,7 @@ class Source(Protocol[T_co]):
         ...
 
     async def read(self) -> T_co | None:
-        """The next item, or None at the end."""
+        """The next item, or None at the end; one that is empty is not handed over."""
         ...
 
     async def end(self) -> None:
@@ -240,9 +240,10 @@ class AsyncReader(Generic[T]):
                 item = await self._source.read()
                 if item is None:
                     break
-                self._items.append(item)
-                self._wanted = False
-                self._came.ring()
+                if item:
+                    self._items.append(item)
+                    self._wanted = False
+                    self._came.ring()
                 while not self._goes_on():
                     await self._room.wait()
         except Exception as error:  # noqa: BLE001 - raised where it is awaited

@@ -183,7 +183,7 @@ class Line(_Line):
         body = self._transport_of(session).open(call, session.deadline)
         self._body = body
         if not self.life.open:  # meanwhile, and there was no body to close yet
-            self._hang_up()
+            body.close()
             return []
         if not session.opened(body.status, body.headers):
             session.refused(_reply(body, _whole(body)))
@@ -213,9 +213,16 @@ class Line(_Line):
                 fault = error
 
     def _hang_up(self) -> None:
-        body, self._body = self._body, None
-        if body is not None:
+        body = self._body
+        if body is None:
+            return
+        try:
             body.close()
+        except BaseException:  # an interrupt came between
+            body.close()
+            raise
+        finally:
+            self._body = None
 
 
 class AsyncLine(_Line):
@@ -250,11 +257,8 @@ class AsyncLine(_Line):
         return 0 if self._body is None else _AHEAD
 
     async def read(self) -> list[Event] | None:
-        """As `Line.read`, never empty."""
-        while self.life.open:
-            if events := await self._step():
-                return events
-        return None
+        """As `Line.read`; empty where that read brought nothing to see."""
+        return await self._step() if self.life.open else None
 
     async def end(self) -> None:
         """Hang up, and tell a server that nobody listens any more."""
@@ -294,9 +298,9 @@ class AsyncLine(_Line):
     async def _connect(self) -> list[Event]:
         session = self.session
         if session.pause:
-            self._aborted = self._aborted or anyio.Event()
+            self._aborted = aborted = self._aborted or anyio.Event()
             with anyio.move_on_after(session.pause):
-                await self._aborted.wait()
+                await aborted.wait()
                 return []
         self._begun = True
         call = await self._run(session.connect(time.monotonic()), session.deadline)

@@ -149,14 +149,24 @@ class View:
         self._driven.lose(error)
 
     def _begin(self, kept: Kept) -> None:
-        """Take the key and make ready what is stored; blocks."""
+        """Take the key and make ready what is stored; blocks.
+
+        Raises:
+            UsageError: It was closed meanwhile, which explains all other errors.
+        """
+        try:
+            self._open(kept)
+        finally:
+            if self._life.phase is Phase.LEFT:
+                kept.close()
+                self._end()
+
+    def _open(self, kept: Kept) -> None:
         stored = kept.open()
         line = self._driven
         if self._restore is not None:
             line.session = self._restore(stored)
         kept.begin(line.session, line.lock, line.lose)
-        if not self._life.open:  # it was left meanwhile
-            kept.close()
         self._choice = line.session.beginning.request.choice
         self._ready.extend(line.session.backlog())
         if line.session.ended:

@@ -177,7 +177,7 @@ class GrpcBody(_Rpc):
 
     def __del__(self) -> None:
         """Nobody will read on: stop the server."""
-        self.close()
+        self._shut(broken=False)
 
 
 class AsyncGrpcBody(_Rpc):
