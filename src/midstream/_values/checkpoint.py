@@ -144,7 +144,7 @@ class Checkpoint(Growth):
     """
 
     version: Literal[1, 2] = 2
-    endpoint: str
+    endpoint: str  # pyright: ignore[reportGeneralTypeIssues]  # never left out here
     request: dict[str, Any]
     prompt_ids: list[Identity] = []
     writer: str = ""
