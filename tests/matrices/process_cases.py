@@ -27,13 +27,14 @@ from process_child import KEY
 from redis_server import RedisServer
 
 from midstream import MidstreamError, RedisStore, SQLiteStore
-from midstream.testing import FakeServer, Slow
+from midstream.testing import FakeServer, Slow, Stall
 
 CHILD = Path(__file__).with_name("process_child.py")
 LINE = "吾輩は猫である。 Names? None yet 👩‍👩‍👧 — ha ha!"
 TEXT = "".join(f"{number}. {LINE}\n" for number in range(12))
 PACE = 0.012  # seconds a delta
 UNHURRIED = 0.05  # the same, where the stream must outlast what happens
+STALLS = 60  # deltas after which the first process waits for ever, in some
 SECONDS = 60.0  # for one process
 LEASE = 0.8  # seconds, as the processes have it
 
@@ -91,8 +92,10 @@ class Stage:
         self.redis = RedisServer(folder) if case.store == "redis" else None
         self.path = Path(folder) / "streams.db"
         self.address = self.redis.url if self.redis else str(self.path)
-        pace = UNHURRIED if SCENARIOS[case.name][0] in OUTLASTING else PACE
-        self.server = FakeServer(TEXT, always=Slow(pace))
+        scenario = SCENARIOS[case.name][0]
+        pace = UNHURRIED if scenario in OUTLASTING else PACE
+        first = [Stall(after=STALLS)] if scenario in STALLING else ()
+        self.server = FakeServer(TEXT, faults=first, always=Slow(pace))
         self.server.start()
         self.processes: list[Process] = []
         self.faults: list[str] = []
@@ -114,8 +117,8 @@ class Stage:
         return process
 
     def place(self) -> int:
-        """Somewhere in the text, but not near its end."""
-        return self.random.randint(1, len(TEXT) // 2)
+        """Somewhere in the text, but not near its end, nor behind where it stalls."""
+        return self.random.randint(1, STALLS)
 
     def check(self, holds: object, words: str) -> None:
         if not holds:
@@ -464,7 +467,8 @@ def killed_again_and_again(stage: Stage) -> None:
     stage.stored_whole()
 
 
-OUTLASTING = (read_by_one_alone, taken_over, redis_hung_and_came_back)
+STALLING = (stopped_while_another_finishes, stopped_while_another_reads, taken_over)
+OUTLASTING = (read_by_one_alone, redis_hung_and_came_back)
 BOTH = ("sqlite", "redis")
 SCENARIOS = {
     "killed before the first token": (killed_before_the_first_token, BOTH),
