@@ -106,9 +106,9 @@ class Stage:
         """A process that begins the stream."""
         return self._start(more)
 
-    def go_on(self, after: int, **more) -> Process:
-        """A process that goes on behind so many characters."""
-        return self._start({"after": after, **more})
+    def go_on(self, have: str, **more) -> Process:
+        """A process that goes on behind what was shown."""
+        return self._start({"have": have, **more})
 
     def _start(self, more) -> Process:
         endpoint = self.server.endpoint("llama.cpp")
@@ -150,7 +150,7 @@ class Stage:
         """Another process brings the rest."""
         self.is_free()
         self.check(TEXT.startswith(shown), f"shown: {shown!r}")
-        self.finished(self.go_on(len(shown)), shown)
+        self.finished(self.go_on(shown), shown)
         self.stored_whole()
 
     def close(self) -> None:
@@ -306,7 +306,7 @@ def stopped_while_another_finishes(stage: Stage) -> None:
     first.signal(signal.SIGSTOP)
     shown = first.shown
     time.sleep(LEASE + 0.1)
-    stage.finished(stage.go_on(len(shown)), shown)
+    stage.finished(stage.go_on(shown), shown)
     first.signal(signal.SIGCONT)
     _lost(stage, first)
     stage.stored_whole()
@@ -318,7 +318,7 @@ def stopped_while_another_reads(stage: Stage) -> None:
     first.signal(signal.SIGSTOP)
     shown = first.shown
     time.sleep(LEASE + 0.1)
-    second = stage.go_on(len(shown))
+    second = stage.go_on(shown)
     second.shows(1)
     first.signal(signal.SIGCONT)
     _lost(stage, first)
@@ -347,7 +347,7 @@ def taken_over(stage: Stage) -> None:
     first = stage.begin()
     first.shows(stage.place())
     shown = first.shown
-    second = stage.go_on(len(shown), take_over=True)
+    second = stage.go_on(shown, take_over=True)
     _lost(stage, first)
     stage.finished(second, shown)
     stage.stored_whole()
@@ -356,7 +356,7 @@ def taken_over(stage: Stage) -> None:
 def read_by_one_alone(stage: Stage) -> None:
     first = stage.begin()
     first.shows(1)
-    facts = stage.go_on(0).facts()
+    facts = stage.go_on("").facts()
     stage.check(facts["error"] == "StreamBusy", f"not busy: {facts}")
     stage.finished(first)
     stage.stored_whole()
@@ -462,7 +462,7 @@ def killed_again_and_again(stage: Stage) -> None:
         shown += process.kill()
         stage.check(TEXT.startswith(shown), f"shown: {shown!r}")
         stage.is_free()
-        process = stage.go_on(len(shown))
+        process = stage.go_on(shown)
     stage.finished(process, shown)
     stage.stored_whole()
 

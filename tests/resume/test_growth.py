@@ -17,17 +17,19 @@ words = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 def session():
     with midstream.Client("ollama:m") as client:
-        return client._session("hi", extra={"n": 2})
+        return client.stream("hi", extra={"n": 2})._session
 
 
 def drop(stream):
     endpoint = stream.server.endpoint
-    stream.resumes.append(Resumption(3, "why", "text", Exactness.TEXT, endpoint, 0.5))
-    stream.exactness = Exactness.TEXT
+    stream.history.resumes.append(
+        Resumption(3, "why", "text", Exactness.TEXT, endpoint, 0.5)
+    )
+    stream.history.exactness = Exactness.TEXT
 
 
 STEPS = st.one_of(
-    words.map(lambda text: lambda s: s.ledger.add_text(TextDelta(text), whole=True)),
+    words.map(lambda text: lambda s: s.ledger.add_text(TextDelta(text))),
     words.map(lambda text: lambda s: s.ledger.add_side(ReasoningDelta(text))),
     words.map(lambda text: lambda s: s.ledger.add_side(RefusalDelta(text, choice=1))),
     st.tuples(st.integers(0, 2), words).map(
@@ -40,7 +42,7 @@ STEPS = st.one_of(
     st.lists(st.integers(0, 9), min_size=1, max_size=3).map(
         lambda ids: (
             lambda s: s.ledger.add_text(
-                TextDelta("xy", tokens=len(ids) + 1, token_ids=tuple(ids)), whole=True
+                TextDelta("xy", tokens=len(ids) + 1, token_ids=tuple(ids))
             )
         )
     ),
@@ -57,28 +59,30 @@ STEPS = st.one_of(
 @given(st.lists(st.lists(STEPS, max_size=4), max_size=6))
 def test_growths_add_up_to_the_whole(looks):
     stream = session()
-    base, before, growths = whole(stream), seen(stream), []
+    base, before, growths = stream.checkpoint(), seen(stream.standing()), []
     for steps in looks:
         for step in steps:
             step(stream)
-        news, now = growth(stream, before), seen(stream, before)
-        assert now == seen(stream), "counted on from before, or anew"
+        standing = stream.standing()
+        news, now = growth(standing, before), seen(standing, before)
+        assert now == seen(standing), "counted on from before, or anew"
         if news is None:
-            base, growths = whole(stream), []
+            base, growths = stream.checkpoint(), []
         else:
             json = news.model_dump_json(exclude_unset=True)
             growths.append(Growth.model_validate_json(json))
         before = now
     grown = base.grown(*growths)
-    assert grown == whole(stream) == stream.checkpoint()
+    assert grown == whole(stream.standing()) == stream.checkpoint()
     assert Checkpoint.model_validate_json(grown.model_dump_json()) == grown
-    assert (grown.exactness == "TEXT") == bool(stream.resumes)
+    assert (grown.exactness == "TEXT") == bool(stream.history.resumes)
 
 
 def test_nothing_new_is_an_empty_growth():
     stream = session()
-    assert growth(stream, seen(stream)) == Growth()
-    assert not growth(stream, seen(stream)).model_fields_set
+    standing = stream.standing()
+    assert growth(standing, seen(standing)) == Growth()
+    assert not growth(standing, seen(standing)).model_fields_set
 
 
 def test_what_did_not_grow_but_is_another_is_told_whole():
@@ -88,9 +92,9 @@ def test_what_did_not_grow_but_is_another_is_told_whole():
         lambda s: s.ledger.load(Checkpoint(endpoint="e", request={}, text="other")),
     ):
         stream = session()
-        before = seen(stream)
+        before = seen(stream.standing())
         change(stream)
-        assert growth(stream, before) is None
+        assert growth(stream.standing(), before) is None
 
 
 @given(st.lists(words, max_size=600), st.integers(0, 2000))
