@@ -65,7 +65,7 @@ class Reader:
 
     def __init__(self, store, key="k", keeper_=None, **more):
         self.client = midstream.Client("ollama", store=store)
-        self.session = self.client._session("hi")
+        self.session = self.client.stream("hi")._session
         self.keeper = keeper_ or Keeper(store)
         self.kept = Kept(self.keeper, key, **more)
         self.lost = []
@@ -78,7 +78,7 @@ class Reader:
 
     def says(self, text):
         with self.lock:
-            self.session.ledger.add_text(TextDelta(text), whole=True)
+            self.session.ledger.add_text(TextDelta(text))
 
     def close(self):
         self.kept.close()

@@ -49,11 +49,11 @@ def test_a_call_that_is_closed_later_is_stored_closed(reader, gate):
 
 def test_ids_that_are_forgotten_at_a_failover_are_forgotten_in_the_store(reader, gate):
     with reader.lock:
-        reader.session.ledger._settle([1, 2, 3])
+        reader.session.ledger._tokens.settle([1, 2, 3])
     wait_until(lambda: stored(gate).token_ids == [1, 2, 3])
     with reader.lock:
         reader.session.ledger.forget_ids()
-        reader.session.ledger._settle([7, 8, 9, 10])
+        reader.session.ledger._tokens.settle([7, 8, 9, 10])
     wait_until(lambda: stored(gate).token_ids == [7, 8, 9, 10])
 
 

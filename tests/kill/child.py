@@ -2,6 +2,7 @@
 
     python child.py ENDPOINT STORE KEY STRATEGIES          begin
     python child.py ENDPOINT STORE KEY STRATEGIES AFTER    go on after characters
+    python child.py ENDPOINT STORE KEY STRATEGIES =TEXT    go on after this text
 
 What it reads it writes to standard output, piece by piece and unbuffered, as bytes.
 Once the stream has ended, a last line on standard error is JSON with what became of it.
@@ -24,7 +25,9 @@ def main():
     )
     prompt = os.environ.get("PROMPT", "Tell me.")
     with midstream.Client(endpoint, resume=resume, store=SQLiteStore(path)) as client:
-        if after:
+        if after and after[0].startswith("="):
+            stream = client.resume(key, have=after[0][1:])
+        elif after:
             stream = client.resume(key, after=int(after[0]))
         else:
             stream = client.stream(prompt, key=key, **ASK)

@@ -97,7 +97,7 @@ class Killing:
             rest, facts = self.finish(self.start(key))
             return shown, rest, facts
         stored.close()
-        rest, facts = self.finish(self.start(key, len(shown)))
+        rest, facts = self.finish(self.start(key, f"={shown}"))
         return shown, shown + rest, facts
 
 

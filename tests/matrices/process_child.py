@@ -30,7 +30,7 @@ class Options:
     Attributes:
         endpoint: Who answers.
         store: A file, or an address of Redis.
-        after: Go on behind so many characters; None: begin.
+        have: Go on behind this text; None: begin.
         take_over: Take the key from whoever has it.
         lease: Seconds.
         redis_answers: Seconds within which Redis has to.
@@ -40,7 +40,7 @@ class Options:
 
     endpoint: str
     store: str
-    after: int | None = None
+    have: str | None = None
     take_over: bool = False
     lease: float = 0.8
     redis_answers: float = 0.4
@@ -80,11 +80,9 @@ def main() -> None:
 
 
 def opened(client, options):
-    if options.after is None:
+    if options.have is None:
         return client.stream("Tell me.", key=KEY, max_tokens=4000)
-    stream = client.resume(KEY, after=options.after)
-    stream._kept._take_over = options.take_over
-    return stream
+    return client.resume(KEY, have=options.have, take_over=options.take_over)
 
 
 class Levels(logging.Handler):

@@ -208,7 +208,7 @@ def test_the_reader_may_have_seen_more_than_was_stored(store):
             next(iter(stream))
         behind = store.load("k")
         store.save("k", behind.model_copy(update={"text": TEXT[:7], "tokens": 3}))
-        with client.resume("k", after=20) as stream:
+        with client.resume("k", have=TEXT[:20]) as stream:
             assert TEXT[:20] + "".join(stream) == TEXT
 
 

@@ -104,7 +104,7 @@ def whole(stream: Standing) -> Checkpoint:
 def growth(stream: Standing, before: Seen) -> Growth | None:
     """What came since ``before``; None where only the whole can tell it."""
     ledger = stream.ledger
-    if ledger.ids is not before.ids or ledger.prompt_ids != before.prompt_ids:
+    if ledger.ids is not before.ids or ledger.prompt_ids is not before.prompt_ids:
         return None
     news = _changed(stream.place, before.place)
     others: dict[int, Answer] = {}

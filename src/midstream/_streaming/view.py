@@ -179,6 +179,8 @@ class View:
             UsageError: It was.
         """
         self._life.check()
+        if self._kept is not None:
+            self._kept.check()
         if self._life.phase is Phase.LEFT:
             self._end()
 

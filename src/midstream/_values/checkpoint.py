@@ -10,32 +10,13 @@ brings along.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from midstream._values.exactness import Exactness
 from midstream._values.tool_call import ToolCall  # noqa: TC001 - pydantic reads it
-from midstream._values.usage import Usage
-
-_LARGEST = 2**63 - 1  # what an array and a database can hold
-Count = Annotated[int, Field(ge=0, le=_LARGEST)]
-Identity = Annotated[int, Field(ge=-1, le=_LARGEST)]
-
-
-def _usage(value: object) -> object:
-    """Only what `Usage` can be made of."""
-    names = {field.name for field in fields(Usage)}
-    if value is None:
-        return None
-    if not isinstance(value, dict) or not value.keys() <= names:
-        raise ValueError(f"usage has {', '.join(sorted(names))} and nothing else")
-    for count in value.values():
-        known = isinstance(count, int) and 0 <= count <= _LARGEST
-        if count is not None and not known:
-            raise ValueError("usage has counts")
-    return value
 
 
 def _exactness(name: object) -> object:
@@ -45,7 +26,6 @@ def _exactness(name: object) -> object:
     return name
 
 
-UsageFields = Annotated[dict[str, Any], BeforeValidator(_usage)]
 ExactnessName = Annotated[str, BeforeValidator(_exactness)]
 
 
@@ -87,7 +67,7 @@ class Survived(BaseModel):
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
-    at: Count
+    at: int
     reason: str
     strategy: str
     exactness: ExactnessName
@@ -118,15 +98,15 @@ class Growth(Answer):
 
     endpoint: str = ""
     others: dict[int, Answer] = {}
-    tokens: Count = 0
-    token_ids: list[Identity] = []
-    gaps: list[tuple[Count, Count, str]] = []
+    tokens: int = 0
+    token_ids: list[int] = []
+    gaps: list[tuple[int, int, str]] = []
     response_id: str | None = None
     handle: str = ""
-    offset: Count = 0
+    offset: int = 0
     cursor: Any = None
-    usage: UsageFields | None = None
-    spent: UsageFields | None = None
+    usage: dict[str, Any] | None = None
+    spent: dict[str, Any] | None = None
     complete: bool = False
     exactness: ExactnessName = "UNBROKEN"
     resumptions: list[Survived] = []
@@ -144,9 +124,9 @@ class Checkpoint(Growth):
     """
 
     version: Literal[1, 2] = 2
-    endpoint: str
+    endpoint: str  # pyright: ignore[reportGeneralTypeIssues]  # never left out here
     request: dict[str, Any]
-    prompt_ids: list[Identity] = []
+    prompt_ids: list[int] = []
     writer: str = ""
 
     def grown(self, *growths: Growth) -> Checkpoint:
