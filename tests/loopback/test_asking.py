@@ -19,7 +19,8 @@ TEXT = "The answer that arrives whole, whatever becomes of the line. " * 4
 def test_headers_are_this_streams_alone():
     with FakeServer(TEXT) as server, Client(server.endpoint("ollama")) as client:
         headers = {"X-Trace": "of-this-stream-alone"}
-        assert client.stream("a", headers=headers).__enter__().read() == TEXT
+        with client.stream("a", headers=headers) as stream:
+            assert stream.read() == TEXT
         with client.stream("b") as other:
             other.read()
         traces = [asked.headers.get("x-trace") for asked in server.requests]
@@ -27,12 +28,12 @@ def test_headers_are_this_streams_alone():
 
 
 def test_headers_go_along_on_a_resume_and_are_never_shown():
+    headers = {"X-Secret": "a-secret-of-the-caller"}
     with FakeServer(TEXT, faults=[Cut(after=9)]) as server:
-        with Client(server.endpoint("llama.cpp")) as client:
-            headers = {"X-Secret": "a-secret-of-the-caller"}
-            with client.stream("a", headers=headers) as stream:
-                assert stream.read() == TEXT
-                shown = f"{stream!r} {stream.endpoint!r} {stream.checkpoint()}"
+        client = Client(server.endpoint("llama.cpp"))
+        with client, client.stream("a", headers=headers) as stream:
+            assert stream.read() == TEXT
+            shown = f"{stream!r} {stream.endpoint!r} {stream.checkpoint()}"
         assert {a.headers.get("x-secret") for a in server.requests} == {
             "a-secret-of-the-caller"
         }
@@ -54,12 +55,10 @@ def test_what_is_learned_of_a_server_is_learned_for_all_streams():
 def test_limits_are_this_streams_own(dialect):
     faults = [Stall(after=1)] * 3
     with FakeServer(TEXT, faults=faults) as server:
-        endpoint = server.endpoint(dialect)
-        with Client(endpoint, resume=None) as client:
-            short = Timeouts(idle=0.2)
-            with client.stream("a", timeouts=short) as stream:
-                with pytest.raises(midstream.StreamInterrupted) as caught:
-                    stream.read()
+        client = Client(server.endpoint(dialect), resume=None)
+        with client, client.stream("a", timeouts=Timeouts(idle=0.2)) as stream:
+            with pytest.raises(midstream.StreamInterrupted) as caught:
+                stream.read()
             assert caught.value.__cause__.kind == "idle"
 
 
@@ -71,9 +70,8 @@ def test_wrong_values_are_refused(wrong):
 
 @pytest.mark.parametrize("word", [{"existing": "resume"}, {"take_over": True}])
 def test_words_of_keyed_streams_need_a_key(word):
-    with Client("ollama") as client:
-        with pytest.raises(midstream.UsageError, match="key="):
-            client.stream("a", **word)
+    with Client("ollama") as client, pytest.raises(midstream.UsageError, match="key="):
+        client.stream("a", **word)
 
 
 def test_a_drop_is_logged_and_so_is_what_became_of_it(caplog):
@@ -100,9 +98,9 @@ def test_a_drop_is_logged_and_so_is_what_became_of_it(caplog):
 def test_no_log_says_what_a_server_said(caplog):
     caplog.set_level(logging.DEBUG, "midstream")
     with FakeServer(TEXT, faults=[Status(500)]) as server:
-        with Client(server.endpoint("openai"), resume=Resume(attempts=1)) as client:
-            with client.stream("a") as stream:
-                stream.read()
+        client = Client(server.endpoint("openai"), resume=Resume(attempts=1))
+        with client, client.stream("a") as stream:
+            stream.read()
     assert "ServerFailed 500" in caplog.text
 
 

@@ -20,7 +20,7 @@ def seconds(value: object, wanted: str, form: str) -> float:
     """
     if value is None:
         return inf
-    endless = isinstance(value, Real) and value > LONGEST
+    endless = isinstance(value, int | float) and value > LONGEST
     return inf if endless else number(value, wanted, form)
 
 
