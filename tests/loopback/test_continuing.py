@@ -5,7 +5,6 @@ import pytest
 
 import midstream
 from midstream import (
-    Dropped,
     Exactness,
     MemoryStore,
     Resume,
@@ -99,21 +98,23 @@ def test_a_long_repetition_is_no_silence():
 
 
 @pytest.mark.parametrize("resume", [Resume(), None])
-def test_a_read_that_is_cancelled_is_a_drop_if_one_reads_on(async_colour, resume):
+def test_a_read_that_is_cancelled_goes_on_for_the_next_one(async_colour, resume):
+    """It is no drop; what ends it are the stream's own limits."""
+
     async def main(server):
-        async with (
-            midstream.AsyncClient(server.endpoint("ollama"), resume=resume) as client,
-            client.stream("hi") as stream,
-        ):
+        endpoint, limits = server.endpoint("ollama"), Timeouts(idle=1)
+        client = midstream.AsyncClient(endpoint, resume=resume, timeouts=limits)
+        async with client, client.stream("hi") as stream:
             iterator = aiter(stream)
             pieces = [await anext(iterator)]
             with anyio.move_on_after(0.3):
                 pieces += [piece async for piece in iterator]
                 pytest.fail("it stalls")
+            assert len(server.requests) == 1
             if resume is None:
                 with pytest.raises(StreamInterrupted) as caught:
                     await anext(iterator)
-                assert isinstance(caught.value.__cause__, Dropped)
+                assert caught.value.__cause__.kind == "idle"
                 return stream.text
             pieces += [piece async for piece in iterator]
             assert len(stream.resumes) == 1
@@ -133,7 +134,7 @@ def test_a_stream_that_broke_is_not_read_as_if_it_were_whole():
     ):
         with pytest.raises(StreamInterrupted):
             stream.read()
-        with pytest.raises(UsageError, match="broke before its end"):
+        with pytest.raises(UsageError, match=r"broke .* before its end"):
             stream.read()
 
 

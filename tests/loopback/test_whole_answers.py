@@ -94,8 +94,8 @@ def test_odd_but_legal_bodies(colour, name, odd):
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "llama.cpp", "ollama"])
-def test_gzip_that_nobody_announced_is_a_wire_error(colour, name):
-    with FakeServer(TEXT, faults=[Gzip(announced=False)]) as server:
+def test_gzip_that_nobody_announced_is_a_wire_error_when_it_comes_again(colour, name):
+    with FakeServer(TEXT, faults=[Gzip(announced=False)] * 2) as server:
         seen = colour(server.endpoint(name))
     assert isinstance(seen.error, midstream.WireError)
     assert seen.joined == ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from midstream._dialects.base import Continuation, Generation
+from midstream._dialects.base import Continuation, Generation, Received
 
 if TYPE_CHECKING:
-    from midstream._dialects.base import Flow, Received
+    from midstream._dialects.base import Flow
     from midstream._resume.policy import Resume
     from midstream._resume.server import Server
     from midstream._values.request import Request
@@ -72,6 +72,6 @@ def replay_from_begin(
     Raises:
         ResumeUnsupported: It cannot be had, after all.
     """
-    begin = replace(received, offset=0, cursor=None)
-    found = yield from server.dialect.continuation(wanted, "replay", begin)
+    nothing = Received(response_id=received.response_id)
+    found = yield from server.dialect.continuation(wanted, "replay", nothing)
     return replace(found, expect=received.text, keeps=None)

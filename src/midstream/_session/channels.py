@@ -35,12 +35,12 @@ class Channels:
         decoder: That text's.
     """
 
-    __slots__ = ("_errors", "_ids", "_others", "_tokens", "choice", "decoder")
+    __slots__ = ("_endpoint", "_ids", "_others", "_tokens", "choice", "decoder")
 
     def __init__(self, generation: Generation) -> None:
         self.choice = generation.request.choice
-        self._errors = generation.endpoint.errors
-        self.decoder = Utf8Decoder(self._errors)
+        self._endpoint = generation.endpoint
+        self.decoder = Utf8Decoder(self._endpoint.errors)
         self._others: dict[tuple[int, str], Utf8Decoder] = {}
         self._tokens = 0
         self._ids: tuple[int, ...] = ()
@@ -116,5 +116,5 @@ class Channels:
         if decoder is None:
             if text.isascii():
                 return text
-            decoder = self._others[choice, channel] = Utf8Decoder(self._errors)
+            decoder = self._others[choice, channel] = Utf8Decoder(self._endpoint.errors)
         return decoder.decode(text)
