@@ -1,8 +1,8 @@
 """What holds for all tests: which run side by side; and the code blocks of the docs.
 
-Tests run in several processes (pytest-xdist), each in any of them, but for two groups:
-those with real servers, which are started once and need all cores, and come last; and the
-code blocks of one page, which build on one another.
+Tests run in several processes (pytest-xdist), each in any of them, but for two kinds of
+groups: those with real servers, started once, which need all cores and come last; and
+the code blocks of one page, which build on one another.
 
 An example names the servers that its readers have; here a `FakeServer` stands behind
 every address, so that each line really runs. Of shell blocks, `make` targets and

@@ -1,7 +1,8 @@
 """The fault matrix: thousands of streams, each broken in its way, and none is wrong.
 
     make test-faults
-    python tests/faults/matrix.py --streams 20000 --seed 4
+    python tests/faults/matrix.py --streams 50000 --seed 4
+    python tests/faults/matrix.py --seconds 28800 --seed 5
     python tests/faults/matrix.py --seed 4 --only 137
 
 Every stream is drawn from the seed and its number (`cases`), run against servers that
@@ -13,6 +14,8 @@ status is 1 if there is any.
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import multiprocessing
 import sys
 import time
@@ -22,6 +25,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from cases import BLOCK, KINDS, draw, played
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -36,6 +40,7 @@ from running import Verdict, run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+STREAMS = 50000
 SHOWN = 40  # failures that are printed in full
 
 console = Console()
@@ -44,9 +49,7 @@ console = Console()
 def main() -> None:
     """Run it; see the module's docstring."""
     options = arguments()
-    numbers = options.only or range(options.streams)
-    if options.block is not None:
-        numbers = range(options.block * BLOCK, (options.block + 1) * BLOCK)
+    blocks, total = chosen(options)
     began = time.monotonic()
     verdicts: list[Verdict] = []
     columns = (
@@ -56,8 +59,8 @@ def main() -> None:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("streams", total=len(numbers))
-        for some in judged(options, numbers, began + options.seconds):
+        task = progress.add_task("streams", total=total)
+        for some in judged(options, blocks, began + options.seconds):
             verdicts += some
             bad = sum(bool(verdict.faults) for verdict in verdicts)
             note = f"streams, [red]{bad} wrong[/]" if bad else "streams, none wrong"
@@ -65,7 +68,7 @@ def main() -> None:
     seconds = time.monotonic() - began
     console.print(table(verdicts))
     failed = report(verdicts, options.seed, seconds)
-    if len(verdicts) < len(numbers):
+    if total is not None and len(verdicts) < total:
         console.print(f"{options.seconds:g} s were over: {len(verdicts)} streams ran")
     sys.exit(1 if failed else 0)
 
@@ -73,7 +76,9 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Break streams; lose nothing.")
     parser.add_argument(
-        "--streams", type=int, default=20000, help="how many (default: 20000)"
+        "--streams",
+        type=int,
+        help="how many (default: 50000; with --seconds alone, no limit)",
     )
     parser.add_argument(
         "--seed", type=int, default=4, help="what all is drawn from (default: 4)"
@@ -88,20 +93,35 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds",
         type=float,
-        default=3600.0,
-        help="begin no more streams after so many seconds (default: 3600)",
+        default=math.inf,
+        help="begin no more streams after so many seconds (default: no limit)",
     )
     return parser.parse_args()
 
 
+def chosen(options: argparse.Namespace) -> tuple[Iterator[Sequence[int]], int | None]:
+    """The numbers of the streams, block by block, and how many if there is an end."""
+    if options.only:
+        blocks: dict[int, list[int]] = {}
+        for number in options.only:
+            blocks.setdefault(number // BLOCK, []).append(number)
+        return iter(blocks.values()), len(options.only)
+    if options.block is not None:
+        return iter([range(options.block * BLOCK, (options.block + 1) * BLOCK)]), BLOCK
+    most = options.streams
+    if most is None:
+        if math.isfinite(options.seconds):
+            endless = itertools.count(0, BLOCK)
+            return (range(first, first + BLOCK) for first in endless), None
+        most = STREAMS
+    firsts = range(0, most, BLOCK)
+    return (range(first, min(first + BLOCK, most)) for first in firsts), most
+
+
 def judged(
-    options: argparse.Namespace, numbers: Sequence[int], until: float
+    options: argparse.Namespace, waiting: Iterator[Sequence[int]], until: float
 ) -> Iterator[list[Verdict]]:
     """The verdicts, block by block, as they are ready."""
-    blocks: dict[int, list[int]] = {}
-    for number in numbers:
-        blocks.setdefault(number // BLOCK, []).append(number)
-    waiting = iter(blocks.values())
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.processes, context) as pool:
         running = {
@@ -132,6 +152,7 @@ def table(verdicts: Sequence[Verdict]) -> Table:
             for sort in verdict.kind.partition(":")[0], "all":
                 counts[name, sort, wrong] += 1
     shown = Table("", *sorts, "all", title="Streams (wrong ones)", title_justify="left")
+    shown.box, shown.padding, shown.pad_edge = SIMPLE_HEAD, (0, 0), False
     for column in shown.columns[1:]:
         column.justify = "right"
     for name in [*played(), "all"]:
@@ -159,7 +180,7 @@ def report(verdicts: Sequence[Verdict], seed: int, seconds: float) -> int:
     console.rule()
     count = len(verdicts)
     console.print(
-        f"{count} streams in {seconds:.0f} s ({count / seconds:.0f}/s), "
+        f"seed {seed}: {count} streams in {seconds:.0f} s ({count / seconds:.0f}/s), "
         f"{sum(v.resumes for v in verdicts)} drops survived, "
         f"{sum(v.resumes > 1 for v in verdicts)} streams dropped more than once"
     )
