@@ -129,8 +129,8 @@ class Case:
         finish: Finish reasons one of which a complete stream must have, if any.
         key: In the store, if it is kept.
         legs: Readers before the last one.
-        moments: After how many seconds reads are cancelled, and whether by a scope; the
-            reads behind them are left alone.
+        moments: After how many seconds reads are cancelled, and whether by a scope;
+            None, and the reads behind them, are left alone.
         connects: The most connections that may be needed, where that is known.
     """
 
@@ -155,7 +155,7 @@ class Case:
     finish: Sequence[str] = ()
     key: str = ""
     legs: Sequence[Leg] = ()
-    moments: Sequence[tuple[float, bool]] = ()
+    moments: Sequence[tuple[float, bool] | None] = ()
     connects: int | None = None
 
 
@@ -577,7 +577,8 @@ def no_resume(draw: Draw) -> dict[str, Any]:
 def _unhurried(draw: Draw) -> list[list[Fault]]:
     """Connections that are slow enough to be left on the way; some drop as well."""
     cuts = [draw.cut(draw.one("fin", "rst")) for _ in range(draw.one(0, 0, 1, 2))]
-    return [*([PACE, cut] for cut in cuts), *[[PACE]] * 9]
+    pace = Slow(draw.one(0.002, 0.002, 0.0005))
+    return [*([pace, cut] for cut in cuts), *[[pace]] * 9]
 
 
 def kept(draw: Draw) -> dict[str, Any]:
@@ -615,12 +616,14 @@ def cancelled_reads(draw: Draw) -> dict[str, Any]:
         return sent_away(draw)  # a blocking read cannot be cancelled
     plan = _unhurried(draw)
     unbroken = len(plan[0]) == 1
+    most = draw.one(0.001, 0.004, 0.01)  # a piece often takes 0.002
+    calm = [None] * draw.one(0, draw.random.randint(0, len(draw.model.pieces)))
     moments = [
-        (draw.one(0.0, *[draw.random.uniform(0, 0.01)] * 9), draw.one(True, False))
-        for _ in range(draw.random.randint(1, 40))
+        (draw.one(0.0, *[draw.random.uniform(0, most)] * 9), draw.one(True, False))
+        for _ in range(draw.one(5, 50, 300, 300))
     ]
     found = _dropped(draw, plan)
-    return {**found, "moments": moments, "connects": 1 if unbroken else None}
+    return {**found, "moments": [*calm, *moments], "connects": 1 if unbroken else None}
 
 
 def another_process(draw: Draw) -> dict[str, Any]:
@@ -632,7 +635,6 @@ def another_process(draw: Draw) -> dict[str, Any]:
     return {**found, "must": HONEST}
 
 
-PACE = Slow(0.002)
 KINDS: dict[str, Callable[[Draw], dict[str, Any]]] = {
     "cut: FIN": cut_of("fin"),
     "cut: RST": cut_of("rst"),
