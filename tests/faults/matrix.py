@@ -22,6 +22,7 @@ import time
 import warnings
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cases import BLOCK, KINDS, draw, played
@@ -46,12 +47,52 @@ SHOWN = 40  # failures that are printed in full
 console = Console()
 
 
+@dataclass
+class Tally:
+    """What became of all streams so far; it does not grow with their number.
+
+    Attributes:
+        streams: How many ran.
+        wrong: How many verdicts have faults.
+        cells: The same by dialect and sort of fault, and by whether it was wrong.
+        outcomes: Ends, by name.
+        resumes: Drops that were survived.
+        dropped_again: Streams with more than one.
+        shown: The first failures, for printing in full.
+    """
+
+    streams: int = 0
+    wrong: int = 0
+    cells: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    resumes: int = 0
+    dropped_again: int = 0
+    shown: list[Verdict] = field(default_factory=list)
+
+    def add(self, verdict: Verdict) -> None:
+        """One more."""
+        wrong = bool(verdict.faults)
+        self.wrong += wrong
+        if wrong and len(self.shown) < SHOWN:
+            self.shown.append(verdict)
+        if not verdict.dialect:  # of a whole block
+            return
+        self.streams += 1
+        for name in verdict.dialect, "all":
+            for sort in verdict.kind.partition(":")[0], "all":
+                self.cells[name, sort, wrong] += 1
+        self.outcomes[verdict.outcome] += 1
+        self.resumes += verdict.resumes
+        self.dropped_again += verdict.resumes > 1
+
+
 def main() -> None:
     """Run it; see the module's docstring."""
     options = arguments()
     blocks, total = chosen(options)
+    console.print(f"seed {options.seed}")
     began = time.monotonic()
-    verdicts: list[Verdict] = []
+    tally = Tally()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -61,16 +102,17 @@ def main() -> None:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("streams", total=total)
         for some in judged(options, blocks, began + options.seconds):
-            verdicts += some
-            bad = sum(bool(verdict.faults) for verdict in verdicts)
-            note = f"streams, [red]{bad} wrong[/]" if bad else "streams, none wrong"
+            for verdict in some:
+                tally.add(verdict)
+            bad = f"[red]{tally.wrong} wrong[/]" if tally.wrong else "none wrong"
+            note = f"streams, {bad}"
             progress.update(task, advance=len(some), description=note)
     seconds = time.monotonic() - began
-    console.print(table(verdicts))
-    failed = report(verdicts, options.seed, seconds)
-    if total is not None and len(verdicts) < total:
-        console.print(f"{options.seconds:g} s were over: {len(verdicts)} streams ran")
-    sys.exit(1 if failed else 0)
+    console.print(table(tally))
+    report(tally, options.seed, seconds)
+    if total is not None and tally.streams < total:
+        console.print(f"{options.seconds:g} s were over: {tally.streams} streams ran")
+    sys.exit(1 if tally.wrong else 0)
 
 
 def arguments() -> argparse.Namespace:
@@ -142,15 +184,9 @@ def block_of(seed: int, numbers: Sequence[int]) -> list[Verdict]:
     return run([draw(seed, number) for number in numbers])
 
 
-def table(verdicts: Sequence[Verdict]) -> Table:
+def table(tally: Tally) -> Table:
     """Streams by dialect and sort of fault; what is wrong stands out."""
     sorts = list(dict.fromkeys(kind.partition(":")[0] for kind in KINDS))
-    counts: Counter[tuple[str, str, bool]] = Counter()
-    for verdict in verdicts:
-        wrong = bool(verdict.faults)
-        for name in verdict.dialect, "all":
-            for sort in verdict.kind.partition(":")[0], "all":
-                counts[name, sort, wrong] += 1
     shown = Table("", *sorts, "all", title="Streams (wrong ones)", title_justify="left")
     shown.box, shown.padding, shown.pad_edge = SIMPLE_HEAD, (0, 0), False
     for column in shown.columns[1:]:
@@ -158,16 +194,15 @@ def table(verdicts: Sequence[Verdict]) -> Table:
     for name in [*played(), "all"]:
         cells = []
         for sort in [*sorts, "all"]:
-            well, wrong = counts[name, sort, False], counts[name, sort, True]
+            well, wrong = tally.cells[name, sort, False], tally.cells[name, sort, True]
             cells.append(f"{well + wrong}" + f" [red]({wrong})[/]" * bool(wrong))
         shown.add_row(name, *cells, end_section=name == played()[-1])
     return shown
 
 
-def report(verdicts: Sequence[Verdict], seed: int, seconds: float) -> int:
-    """Print the failures and the sums; how many failures there are."""
-    failed = sorted((v for v in verdicts if v.faults), key=lambda v: v.case)
-    for verdict in failed[:SHOWN]:
+def report(tally: Tally, seed: int, seconds: float) -> None:
+    """Print the first failures and the sums."""
+    for verdict in sorted(tally.shown, key=lambda v: v.case):
         console.rule(f"{verdict.dialect}, {verdict.kind}, {verdict.colour}")
         for fault in verdict.faults:
             console.print(fault, markup=False, highlight=False)
@@ -176,18 +211,17 @@ def report(verdicts: Sequence[Verdict], seed: int, seconds: float) -> int:
             only = f"--block {verdict.case // BLOCK}"
         command = f"python tests/faults/matrix.py --seed {seed} {only}"
         console.print(command, style="bold", soft_wrap=True)
-    outcomes = Counter(verdict.outcome for verdict in verdicts)
     console.rule()
-    count = len(verdicts)
     console.print(
-        f"seed {seed}: {count} streams in {seconds:.0f} s ({count / seconds:.0f}/s), "
-        f"{sum(v.resumes for v in verdicts)} drops survived, "
-        f"{sum(v.resumes > 1 for v in verdicts)} streams dropped more than once"
+        f"seed {seed}: {tally.streams} streams in {seconds:.0f} s "
+        f"({tally.streams / seconds:.0f}/s), {tally.resumes} drops survived, "
+        f"{tally.dropped_again} streams dropped more than once"
     )
-    console.print(", ".join(f"{n} {name}" for name, n in outcomes.most_common()))
+    ends = tally.outcomes.most_common()
+    console.print(", ".join(f"{count} {name}" for name, count in ends))
     well = "Not a character lost, none repeated, nothing passed off as whole."
-    console.print(f"[red]{len(failed)} wrong[/]" if failed else f"[green]{well}[/]")
-    return len(failed)
+    bad = f"[red]{tally.wrong} wrong[/]"
+    console.print(bad if tally.wrong else f"[green]{well}[/]")
 
 
 if __name__ == "__main__":
