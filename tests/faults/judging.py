@@ -31,12 +31,14 @@ class Seen:
         events: Events, where it was read by them.
         stream: The stream itself, left.
         error: What was raised.
+        faults: What was wrong on the way.
     """
 
     pieces: list[str] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
     stream: Any = None
     error: BaseException | None = None
+    faults: list[str] = field(default_factory=list)
 
     def note(self, item: Any) -> None:
         """One item of the iteration."""
@@ -50,23 +52,43 @@ class Seen:
 
 def wrong(case: Case, seen: Seen) -> list[str]:
     """All that is wrong; nothing, when all is well."""
-    return [*_text(case, seen), *_end(case, seen), *_events(case, seen), *_facts(seen)]
+    found = [*seen.faults, *_pieces(seen), *_text(case, seen), *_end(case, seen)]
+    if case.legs:
+        return [*found, *_joined(case, seen)]
+    return [*found, *_shown(case, seen), *_events(case, seen), *_facts(case, seen)]
 
 
-def _text(case: Case, seen: Seen) -> Iterator[str]:
-    stream, joined = seen.stream, "".join(seen.pieces)
-    if any(not piece for piece in seen.pieces):
-        yield "an empty piece"
+def _pieces(seen: Seen) -> Iterator[str]:
     for piece in seen.pieces:
+        if not piece:
+            yield "an empty piece"
         try:
             piece.encode()
         except UnicodeEncodeError:
             yield f"half a character in {piece!r}"
+
+
+def _joined(case: Case, seen: Seen) -> Iterator[str]:
+    """What several readers saw, one after the other."""
+    joined = "".join(seen.pieces)
+    if not case.text.startswith(joined):
+        yield f"all readers together saw {joined!r}, no begin of {case.text!r}"
+    elif seen.error is None and joined != case.text:
+        yield f"all readers together saw {joined!r} of {case.text!r}"
+
+
+def _shown(case: Case, seen: Seen) -> Iterator[str]:
+    """What one reader saw."""
+    stream, joined = seen.stream, "".join(seen.pieces)
     regrouped = seen.error is not None and case.how in ("words", "graphemes")
     if case.how != "read" and joined != stream.text and not regrouped:
         yield f"pieces {joined!r} are not the text {stream.text!r}"
     if not stream.text.startswith(joined):
         yield f"pieces {joined!r} are no begin of {stream.text!r}"
+
+
+def _text(case: Case, seen: Seen) -> Iterator[str]:
+    stream = seen.stream
     text = case.text
     begun = any(resumption.at for resumption in stream.resumes)
     if case.instead and not begun and case.instead.startswith(stream.text):
@@ -105,6 +127,9 @@ def _end(case: Case, seen: Seen) -> Iterator[str]:
         yield f"{type(error).__name__} in place of {case.must}: {error}"
     if isinstance(error, midstream.UsageError | RuntimeError):
         yield f"the caller is blamed: {error}"
+    if error.checkpoint is None:
+        yield f"an error without a checkpoint: {error!r}"
+        return
     if error.text != stream.text or error.checkpoint.text != stream.text:
         yield f"the error has {error.text!r}, the stream {stream.text!r}"
     if error.checkpoint.complete:
@@ -132,8 +157,10 @@ def _events(case: Case, seen: Seen) -> Iterator[str]:
         yield f"reasoning {thought!r} is not {seen.stream.reasoning!r}"
 
 
-def _facts(seen: Seen) -> Iterator[str]:
+def _facts(case: Case, seen: Seen) -> Iterator[str]:
     stream, metrics = seen.stream, seen.stream.metrics
+    if case.connects is not None and metrics.connects > case.connects:
+        yield f"{metrics.connects} connects where {case.connects} are enough"
     if metrics.characters != len(stream.text):
         yield f"{metrics.characters} characters counted of {len(stream.text)}"
     if metrics.connects < len(stream.resumes) + bool(stream.text):

@@ -7,32 +7,38 @@ other's way.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import gc
 import socket
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 from cases import BLOCK, MODELS, PROMPT, Case, Model
-from judging import Seen, wrong
+from judging import wrong
+from lives import run_async, run_sync
+from nursery import Nursery
 
-import midstream
-from midstream import Backoff, Endpoint, Graphemes, Resume, Timeouts, Words
+from midstream import Endpoint, SQLiteStore
 from midstream.testing import FakeServer
 from midstream.testing._fake.sides import GRPC_DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from judging import Seen
+
     from midstream.testing import Fault, Recorded
 
 AT_ONCE = {"sync": 16, "asyncio": 48, "trio": 48}
-LIMITS = {"connect": 30, "first_token": 40, "idle": 40, "total": 60}
 HEADER = "x-case"
 LEFT = 5.0  # seconds in which a server must have lost all connections
 
@@ -69,6 +75,11 @@ class Stage:
         self._taken: socket.socket | None = None
         self._lock = threading.Lock()
         self._stack = contextlib.ExitStack()
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory("", "faults-"))
+        self.path = Path(folder) / "streams.db"
+        self.store = SQLiteStore(self.path)
+        self._stack.callback(self.store.close)
+        self.nursery = nursery()
 
     def __enter__(self) -> Self:
         return self
@@ -146,60 +157,14 @@ class Stage:
         return f"{scheme}://127.0.0.1:{self._taken.getsockname()[1]}"
 
 
-def options(case: Case) -> dict[str, Any]:
-    """The client's."""
-    resume = None
-    if case.resume is not None:
-        backoff = Backoff(initial=0.002, maximum=0.02)
-        resume = Resume(**{"backoff": backoff, "attempts": 12, **case.resume})
-    return {"resume": resume, "timeouts": Timeouts(**{**LIMITS, **case.timeouts})}
-
-
-def source(stream: Any, how: str) -> Any:
-    """What is iterated."""
-    match how:
-        case "events":
-            return stream.events()
-        case "words":
-            return stream.chunks(Words())
-        case "graphemes":
-            return stream.chunks(Graphemes())
-        case _:
-            return stream
-
-
-def run_sync(case: Case, endpoints: list[Endpoint]) -> Seen:
-    """One stream, blocking."""
-    seen = Seen()
-    with midstream.Client(*endpoints, **options(case)) as client:
-        seen.stream = client.stream(PROMPT, **case.ask)
-        try:
-            with seen.stream as stream:
-                if case.how == "read":
-                    seen.pieces = [text] if (text := stream.read()) else []
-                    return seen
-                for item in source(stream, case.how):
-                    seen.note(item)
-        except Exception as error:  # noqa: BLE001 - foreign ones are found wrong
-            seen.error = error
-    return seen
-
-
-async def run_async(case: Case, endpoints: list[Endpoint]) -> Seen:
-    """One stream, under asyncio or trio."""
-    seen = Seen()
-    async with midstream.AsyncClient(*endpoints, **options(case)) as client:
-        seen.stream = client.stream(PROMPT, **case.ask)
-        try:
-            async with seen.stream as stream:
-                if case.how == "read":
-                    seen.pieces = [text] if (text := await stream.read()) else []
-                    return seen
-                async for item in source(stream, case.how):
-                    seen.note(item)
-        except Exception as error:  # noqa: BLE001 - as above
-            seen.error = error
-    return seen
+@functools.cache
+def nursery() -> Nursery:
+    """The one of this process; it starts when it is first needed."""
+    folder = tempfile.TemporaryDirectory("", "faults-")
+    made = Nursery(Path(folder.name))
+    atexit.register(folder.cleanup)
+    atexit.register(made.close)
+    return made
 
 
 def run(cases: Sequence[Case]) -> list[Verdict]:
@@ -223,7 +188,7 @@ def run(cases: Sequence[Case]) -> list[Verdict]:
 
 
 def _sync(case: Case, stage: Stage) -> Verdict:
-    return _verdict(case, run_sync(case, stage.endpoints(case)))
+    return _verdict(case, run_sync(case, stage))
 
 
 async def _all(cases: Sequence[Case], stage: Stage, at_once: int) -> list[Verdict]:
@@ -232,7 +197,7 @@ async def _all(cases: Sequence[Case], stage: Stage, at_once: int) -> list[Verdic
 
     async def one(case: Case) -> None:
         async with limiter:
-            seen = await run_async(case, stage.endpoints(case))
+            seen = await run_async(case, stage)
             verdicts.append(_verdict(case, seen))
 
     async with anyio.create_task_group() as tasks:
@@ -242,6 +207,8 @@ async def _all(cases: Sequence[Case], stage: Stage, at_once: int) -> list[Verdic
 
 
 def _verdict(case: Case, seen: Seen) -> Verdict:
+    if seen.stream is None:
+        raise RuntimeError(f"{case} was not played") from seen.error
     return Verdict(
         case.number,
         case.dialect,

@@ -21,9 +21,20 @@ def judge(program):
         colour="sync",
         model=cases.Model("日本語 text"),
         text="日本語 text",
+        connects=1,
     )
 
-    def judged(text, error=None, *, complete=True, pieces=None, **changes):
+    def judged(
+        text,
+        error=None,
+        *,
+        complete=True,
+        pieces=None,
+        way="",
+        connects=1,
+        checkpoint=...,
+        **changes,
+    ):
         stream = SimpleNamespace(
             text=text,
             reasoning="",
@@ -34,7 +45,7 @@ def judge(program):
             exactness=Exactness.UNBROKEN,
             notes=[],
             metrics=SimpleNamespace(
-                characters=len(text), connects=1, ttft=0.1, resumes=0, gap=0
+                characters=len(text), connects=connects, ttft=0.1, resumes=0, gap=0
             ),
         )
         seen = judging.Seen(stream=stream, error=error)
@@ -44,8 +55,11 @@ def judge(program):
             seen.note(Finish("stop", "stop"))
         else:
             error.text = text
-            error.checkpoint = SimpleNamespace(text=text, complete=False)
-        return judging.wrong(replace(case, **changes), seen)
+            error.checkpoint = checkpoint
+            if checkpoint is ...:
+                error.checkpoint = SimpleNamespace(text=text, complete=False)
+        legs = [cases.Leg(way)] if way else []
+        return judging.wrong(replace(case, legs=legs, **changes), seen)
 
     return judged
 
@@ -94,3 +108,37 @@ def test_foreign_and_wrong_errors_are_found(judge):
     wanted = midstream.ResumeDiverged
     assert judge("日本", error, complete=False, must=wanted)
     assert judge("日本語 text", must=wanted)
+
+
+@pytest.mark.parametrize("way", ["left", "cancelled", "killed"])
+def test_several_readers_see_the_text_once(judge, way):
+    text = "日本語 text"
+    assert judge(text, way=way, pieces=["日本", "語 text"]) == []
+    for pieces in (
+        ["日本", "本語 text"],
+        ["日本", " text"],
+        ["日本", "語 "],
+        ["日本", text],
+    ):
+        assert any("together" in fault for fault in judge(text, way=way, pieces=pieces))
+
+
+def test_readers_together_may_be_cut_short_only_with_an_error(judge):
+    error = midstream.StreamInterrupted("broke")
+    cut = {"complete": False, "must": "honest", "way": "killed"}
+    assert judge("", error, pieces=["日本"], **cut) == []
+    error = midstream.StreamInterrupted("broke")
+    assert judge("", error, pieces=["日木"], **cut)
+
+
+def test_a_connection_for_each_cancelled_read_is_found(judge):
+    assert judge("日本語 text", connects=1) == []
+    faults = judge("日本語 text", connects=2)
+    assert faults == ["2 connects where 1 are enough"]
+
+
+def test_an_error_on_entering_is_no_end_of_the_trial(judge):
+    error = midstream.UsageError("the key is being read elsewhere")
+    faults = judge("", error, complete=False, checkpoint=None, must="honest")
+    assert any("the caller is blamed" in fault for fault in faults)
+    assert any("without a checkpoint" in fault for fault in faults)

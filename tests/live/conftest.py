@@ -27,13 +27,6 @@ BIND_ATTEMPTS = 3
 STARTS_WITHIN = 120.0  # seconds
 
 
-def pytest_collection_modifyitems(items):
-    """Everything in this folder talks to real servers."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker("live")
-
-
 class TritonServer:
     """The real tritonserver with the fake model of triton_models/.
 
