@@ -1,5 +1,7 @@
 """midstream: LLM token streams that do not break."""
 
+import logging as _logging
+
 from midstream._dialects import dialects, register
 from midstream._dialects.base import Dialect
 from midstream._dialects.facts import DialectFacts
@@ -70,6 +72,10 @@ from midstream.client import AsyncClient, Client
 from midstream.stores import MemoryStore, RedisStore, SQLiteStore, Store
 
 __version__ = "0.1.0"
+
+# Whoever sets up no logging is told nothing: a drop that was survived is no news on
+# the terminal where its answer is printed.
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
 __all__ = [
     "AsyncClient",

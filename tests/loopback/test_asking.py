@@ -95,6 +95,21 @@ def test_a_drop_is_logged_and_so_is_what_became_of_it(caplog):
         assert "answer" not in words
 
 
+def test_who_sets_up_no_logging_reads_the_answer_alone():
+    program = """
+from midstream import Client
+from midstream.testing import Cut, FakeServer
+
+with FakeServer("An answer that is cut.", faults=[Cut(after=3)]) as server:
+    with Client(server.endpoint("ollama")) as client, client.stream("a") as stream:
+        print(stream.read())
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert (run.stdout, run.stderr) == ("An answer that is cut.\n", "")
+
+
 def test_no_log_says_what_a_server_said(caplog):
     caplog.set_level(logging.DEBUG, "midstream")
     with FakeServer(TEXT, faults=[Status(500)]) as server:
