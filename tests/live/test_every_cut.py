@@ -26,7 +26,7 @@ JAPANESE_CHAT = "Repeat: 東京タワー 🗼 日本語 ラーメン"
 GREEDY = {"temperature": 0, "seed": 7}
 SAMPLED = {"temperature": 0.8}  # and a random seed: no second run would say the same
 STEP = int(os.environ.get("MIDSTREAM_STEP", "4"))  # events from one cut to the next
-BYTES = 3000
+BYTES = 3000  # and as many cuts that bring a few characters each
 AT_ONCE = 2  # the server's slots
 
 
@@ -154,7 +154,7 @@ def test_cut_after_every_event(llama_url, inner, dialect, prompt, tokens, way):
     asked = f"{dialect}@{llama_url}", prompt, {**GREEDY, "max_tokens": tokens}
     answer(Line(inner, []), *asked)  # the prompt is evaluated once, and kept
     whole = answer(Line(inner, []), *asked)
-    resume = Resume(strategies=(way,), backoff=NOW)
+    resume = Resume(strategies=(way,), attempts=BYTES, backoff=NOW)
     first = 2 if dialect == "llama.cpp" else 1  # a chat's first event is the role
 
     def cut(*after):
@@ -187,7 +187,7 @@ class Kept:
     def read(self, *cuts):
         """It, read by a client whose first connections are cut."""
         line = Line(self._inner, cuts, self._handle)
-        resume = Resume(strategies=("replay",), backoff=NOW)
+        resume = Resume(strategies=("replay",), attempts=BYTES, backoff=NOW)
         return answer(line, *self._asked, resume)
 
 

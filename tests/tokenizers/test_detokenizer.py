@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from midstream._dialects.base import Generation
 from midstream._resume.ledger import Ledger
+from midstream._session.channels import Channels
 from midstream._tokenizers.detokenizer import Detokenizer, Speech
-from midstream._utf8 import Utf8Decoder
+from midstream._values.endpoint import Endpoint
+from midstream._values.request import Request
 
 TEXT = st.text(
     st.one_of(
@@ -37,6 +40,11 @@ def speech(*pieces, **how):
     return Speech(tokenizer=Pieces(*pieces), silent={0}, **how)
 
 
+STRICT = Generation(
+    endpoint=Endpoint("vllm-grpc", errors="strict"), request=Request(prompt="p")
+)
+
+
 def shards(data, cuts):
     edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
     return [p for a, b in itertools.pairwise(edges) if (p := data[a:b])]
@@ -47,16 +55,16 @@ def test_any_tokens_in_any_chunks(text, cuts, borders, stops):
     """Whatever the tokens and chunks, the ids that count spell a begin of the text."""
     tokens = shards(text.encode(), cuts)
     how = speech(*tokens, stop=["日本", "b c"] if stops else ())
-    machine, decoder, ledger = Detokenizer(how), Utf8Decoder("strict"), Ledger(0, None)
+    machine, channels, ledger = Detokenizer(how), Channels(STRICT), Ledger(0, None)
     ids = list(range(1, len(tokens) + 1))
     edges = [0, *sorted({b % (len(ids) + 1) for b in borders}), len(ids)]
     said = ""
     chunks = [ids[a:b] for a, b in itertools.pairwise(edges)]
     for deltas in [*map(machine.feed, chunks), machine.flush()]:
         for delta in deltas:
-            delta.text = decoder.decode(delta.text)
-            said += delta.text
-            ledger.add_text(delta, whole=not decoder.pending)
+            whole = channels.text(delta)
+            said += whole.text
+            ledger.add_text(whole)
         received = ledger.received(0, None)
         kept = list(received.token_ids)
         assert kept == ids[: len(kept)]
