@@ -86,7 +86,7 @@ def test_errors_before_the_stream(llama_url):
     with pytest.raises(midstream.ContextOverflow):
         answer(f"openai@{llama_url}", "word " * 9000)
     with pytest.raises(midstream.BadRequest):
-        answer(f"openai-completions@{llama_url}", PROMPT, extra={"prompt": {"a": 1}})
+        answer(f"openai-completions@{llama_url}", PROMPT, extra={"grammar": "no"})
 
 
 @pytest.mark.parametrize("dialect", ["openai", "openai-completions"])

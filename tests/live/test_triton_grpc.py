@@ -11,7 +11,7 @@ from midstream import Backoff, Exactness, Resume
 from midstream.testing import CutAt, Cutter
 
 PROMPT = "Q: "
-QUICK = {"resume": Resume(backoff=Backoff(initial=0, maximum=0))}
+QUICK = {"resume": Resume(attempts=30, backoff=Backoff(initial=0, maximum=0))}
 ONCE = {"resume": None}
 MESSAGE = 90  # bytes: a message of one token is longer, so a step of it skips none
 # Triton 2.51 is prone to crash where a client hangs up on responses that wait in line.

@@ -11,7 +11,7 @@ from midstream import Backoff, Exactness, Resume, TextDelta, Timeouts
 from midstream.testing import CutAt, Cutter
 
 PROMPT = "Q: "
-QUICK = {"resume": Resume(backoff=Backoff(initial=0, maximum=0))}
+QUICK = {"resume": Resume(attempts=30, backoff=Backoff(initial=0, maximum=0))}
 ONCE = {"resume": None}
 
 
