@@ -74,9 +74,11 @@ class Choice:
         finish_reason: Why it ended, in midstream's words; None while it runs, and
             where the server never said.
         raw_finish_reason: The same in the server's words.
+        length: Characters of all channels, and a call as one: the measure of progress.
     """
 
     def __init__(self) -> None:
+        self.length = 0
         self._text = Text()
         self._reasoning = Text()
         self._refusal = Text()
@@ -110,6 +112,7 @@ class Choice:
     def add_text(self, text: str) -> None:
         """Text of the answer."""
         self._text.add(text)
+        self.length += len(text)
 
     def load(self, stored: Answer) -> None:
         """Begin with what another process had received."""
@@ -119,6 +122,8 @@ class Choice:
             call.index: (replace(call), Text(call.arguments))
             for call in stored.tool_calls
         }
+        texts = [*self.channels.values(), *(text for _, text in self._calls.values())]
+        self.length = len(self._calls) + sum(text.length for text in texts)
         self.finished = stored.finished
         self.finish_reason = stored.finish_reason
         self.raw_finish_reason = stored.raw_finish_reason
@@ -138,10 +143,12 @@ class Choice:
     def add_reasoning(self, text: str) -> None:
         """Text of the reasoning."""
         self._reasoning.add(text)
+        self.length += len(text)
 
     def add_refusal(self, text: str) -> None:
         """Text of the refusal."""
         self._refusal.add(text)
+        self.length += len(text)
 
     @property
     def channels(self) -> dict[str, Text]:
@@ -174,12 +181,14 @@ class Choice:
         """Add a fragment to its call."""
         if delta.index not in self._calls:
             self._calls[delta.index] = ToolCall(delta.index), Text()
+            self.length += 1
         call, arguments = self._calls[delta.index]
         call.id = call.id or delta.id
         call.name = call.name or delta.name
         call.complete = call.complete or delta.closed
         if delta.arguments:
             arguments.add(delta.arguments)
+            self.length += len(delta.arguments)
 
     def close_calls(self, reason: str | None) -> None:
         """The answer ended: its calls are whole, unless a limit cut the last one."""
@@ -200,18 +209,6 @@ class Choice:
         """How many of its parts are known to be whole: its calls, and itself."""
         calls = sum(call.complete for call, _ in self._calls.values())
         return calls + self.finished
-
-    @property
-    def length(self) -> int:
-        """Characters of all channels: the measure of progress."""
-        arguments = sum(text.length for _, text in self._calls.values())
-        return (
-            self._text.length
-            + self._reasoning.length
-            + self._refusal.length
-            + arguments
-            + len(self._calls)
-        )
 
 
 def _is_object(text: str) -> bool:
@@ -261,6 +258,8 @@ class Ledger:
     @property
     def progress(self) -> int:
         """Characters of all answers and channels."""
+        if len(self.choices) == 1:
+            return self.main.length
         return sum(choice.length for choice in self.choices.values())
 
     @property
