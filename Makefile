@@ -16,7 +16,7 @@ LIVE := tests/live
 CHECKED := src tests docs conftest.py
 
 # Groups that conftest.py names stay in one process, in the order in which it puts them.
-SIDE_BY_SIDE := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE := --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 # The demonstration: PROMPT=ja asks in Japanese, ARGS goes to it as it is.
 PROMPT ?=

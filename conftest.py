@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from xdist.scheduler import LoadScopeScheduling
 
 import midstream
 from midstream import _dialects
@@ -28,16 +29,29 @@ LIVE = ROOT / "tests/live"
 EXAMPLES = ("localhost", "gpu1", "api.openai.com")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Name the groups, and put the live tests behind all others."""
+    """Mark the live tests, and put them behind all others."""
     for item in items:
         if LIVE in item.path.parents:
             item.add_marker("live")
-            item.add_marker(pytest.mark.xdist_group("live"))
-        elif item.path.suffix == ".md":
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda item: item.get_closest_marker("live") is not None)
+
+
+class InGroups(LoadScopeScheduling):
+    """Gives each test to whichever process is free, and a whole group to one."""
+
+    def _split_scope(self, nodeid):
+        """The group of a test; most are a group by themselves."""
+        page = nodeid.partition("::")[0]
+        if nodeid.startswith("tests/live/"):
+            return "live"
+        return page if page.endswith(".md") else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Our groups; the marks of ``--dist loadgroup`` are lost on pytest 9."""
+    return InGroups(config, log)
 
 
 @pytest.fixture(scope="module")
