@@ -20,8 +20,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from xdist.scheduler import LoadScopeScheduling
 
 import midstream
-from midstream import _dialects
-from midstream import client as client_module
+from midstream import _base_client, _dialects
 from midstream.testing import FakeServer
 
 ROOT = Path(__file__).parent
@@ -57,7 +56,7 @@ def pytest_xdist_make_scheduler(config, log):
 @pytest.fixture(scope="module")
 def _everywhere(tmp_path_factory):
     """One fake server behind the addresses that the examples name."""
-    real, built_in = client_module._server, midstream.dialects().keys()
+    real, built_in = _base_client._server, midstream.dialects().keys()
     with FakeServer("An answer that streams. 途切れない答え。") as server:
 
         def redirected(endpoint):
@@ -70,7 +69,7 @@ def _everywhere(tmp_path_factory):
             return found
 
         patch = pytest.MonkeyPatch()
-        patch.setattr(client_module, "_server", redirected)
+        patch.setattr(_base_client, "_server", redirected)
         patch.setattr(_dialects, "_TABLE", dict(_dialects._TABLE))
         patch.chdir(tmp_path_factory.mktemp("docs"))
         yield

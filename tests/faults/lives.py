@@ -85,7 +85,7 @@ class Life:
         """The next reader's stream, begun or continued."""
         case, shown = self.case, "".join(self.seen.pieces)
         if self.begun:
-            self.seen.stream = client.resume(case.key, after=len(shown))
+            self.seen.stream = client.resume(case.key, have=shown)
         else:
             key = {"key": case.key} if case.key else {}
             self.seen.stream = client.stream(PROMPT, **key, **case.ask)
