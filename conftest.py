@@ -93,6 +93,6 @@ pytest_collect_file = Sybil(
         PythonCodeBlockParser(),
         CodeBlockParser("sh", _check_shell),
     ],
-    patterns=["README.md", "docs/**/*.md"],
+    patterns=["README.md", "docs/*.md", "docs/**/*.md"],
     fixtures=["_everywhere"],
 ).pytest()
