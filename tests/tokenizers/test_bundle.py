@@ -116,7 +116,11 @@ def test_files_that_are_no_json_are_as_if_they_were_not_there():
     assert files.ends == frozenset()
 
 
-@pytest.mark.parametrize("data", [b"", b"no zip", zipped(a="x" * 99)[:-30]])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no zip", zipped(a="x" * 99)[:-30]],
+    ids=["empty", "other", "cut"],  # a zip holds the time of its making
+)
 def test_no_zip(data):
     with pytest.raises(WireError, match="the tokenizer's zip"):
         unzip(data)
