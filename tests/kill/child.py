@@ -15,7 +15,9 @@ import sys
 import midstream
 from midstream import Backoff, Resume, SQLiteStore
 
-ASK = {"max_tokens": 48, "temperature": 0, "seed": 7}
+ASK = {"temperature": 0, "seed": 7}
+if limit := os.environ.get("TOKENS"):
+    ASK["max_tokens"] = int(limit)
 
 
 def main():

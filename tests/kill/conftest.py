@@ -26,13 +26,14 @@ class Killing:
         folder: For the store.
         ways: Strategies.
         prompt: What is asked.
+        tokens: The most tokens of answer; None for no limit.
     """
 
-    def __init__(self, endpoint, folder, *, ways, prompt="Tell me."):
+    def __init__(self, endpoint, folder, *, ways, prompt="Tell me.", tokens=None):
         self.endpoint = endpoint
         self.path = folder / "streams.db"
         self.ways = ",".join(ways)
-        self.prompt = prompt
+        self.asked = {"PROMPT": prompt, "TOKENS": str(tokens or "")}
 
     def start(self, key, *after):
         """A process that begins, or goes on after so many characters."""
@@ -42,7 +43,7 @@ class Killing:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,  # what was read by us is not read ahead
-            env={**os.environ, "PROMPT": self.prompt},
+            env={**os.environ, **self.asked},
         )
 
     def whole(self, key):

@@ -427,3 +427,25 @@ def test_its_mark_differs_when_what_came_differs(change):
     assert ledger.mark == before
     change(ledger)
     assert ledger.mark != before
+
+
+@pytest.mark.parametrize(
+    ("stored", "more", "tokens"),
+    [
+        ("", "word " * 8, 10),  # four characters a token, where nobody told
+        ("", "吾輩は猫である", 7),
+        ("ab" * 40, "ab" * 20, 20),  # two characters a token, as before
+    ],
+)
+def test_text_that_was_not_stored_counts_as_text_of_its_length_did(
+    stored, more, tokens
+):
+    ledger = Ledger(0, 100)
+    for at in range(0, len(stored), 2):
+        ledger.add_text(TextDelta(stored[at : at + 2], token_ids=(at,)))
+    before = ledger.tokens
+    ledger.add_unstored(more)
+    assert ledger.main.text == stored + more
+    assert ledger.tokens == before + tokens
+    assert ledger.left == 100 - ledger.tokens
+    assert list(ledger.ids) == []  # of this text nobody knows them

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
+from math import ceil
 from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from midstream._values.checkpoint import Checkpoint
     from midstream._values.events import RefusalDelta, Started, TextDelta, ToolCallDelta
 
-_CHARACTER = 0.25  # tokens, where nobody told
+_TELLING = 64  # characters that tell how many a token has
+_ASCII = 0.25  # tokens a character, where nobody told; of other scripts one
 _BLOCK = 256  # parts; their objects weigh more than their text
 
 
@@ -211,6 +213,12 @@ class Choice:
         return calls + self.finished
 
 
+def _rate(text: str) -> float:
+    """Tokens a character, as far as its script tells."""
+    plain = sum(map(str.isascii, text))
+    return (plain * _ASCII + len(text) - plain) / len(text)
+
+
 def _is_object(text: str) -> bool:
     try:
         return isinstance(from_json(text), dict)
@@ -338,12 +346,13 @@ class Ledger:
     def add_unstored(self, text: str) -> None:
         """Text that the caller has and the store has not.
 
-        How many tokens it was is not known: as many as text of this length was before.
+        How many tokens it was nobody knows: as many as text of this length was before.
         """
         before = self.main.characters
-        rate = self.tokens / before if before and self.tokens else _CHARACTER
+        known = before >= _TELLING and self.tokens > 0
+        rate = self.tokens / before if known else _rate(text)
         self.main.add_text(text)
-        self._tokens.count += max(round(len(text) * rate), 1)
+        self._tokens.count += ceil(len(text) * rate)
         self.forget_ids()
 
     def replays(self, spent: Usage | None) -> None:
