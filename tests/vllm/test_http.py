@@ -7,6 +7,7 @@ continuation's request is what `continuation` makes, with the ledger's own bookk
 
 from __future__ import annotations
 
+import json
 import threading
 
 import httpx
@@ -28,7 +29,7 @@ QUICK = Backoff(initial=0.05, maximum=0.1)
 
 
 def client(dialect, url, *ways):
-    resume = Resume(strategies=ways, backoff=QUICK) if ways else None
+    resume = Resume(strategies=ways, attempts=30, backoff=QUICK) if ways else None
     return midstream.Client(f"{dialect}:ja@{url}", resume=resume)
 
 
@@ -206,11 +207,23 @@ def test_leaving_stops_the_generation(vllm, dialect):
         assert vllm.metric(made) <= at_close + 2
 
 
+class Spoiling(httpx.HTTPTransport):
+    """Asks for a continuation of an id that the model does not have."""
+
+    def handle_request(self, request):
+        body = {**json.loads(request.read()), "prompt": [999999]}
+        spoiled = httpx.Request(
+            request.method, request.url, json=body, extensions=request.extensions
+        )
+        return super().handle_request(spoiled)
+
+
 def test_an_error_in_the_stream_is_raised_as_such(vllm):
     """An id that does not exist: status 200, an error event, and then [DONE]."""
     with (
-        client("vllm-completions", vllm.url, "tokens") as asking,
-        asking.stream("x", max_tokens=5, extra={"prompt": [999999]}) as stream,
+        httpx.Client(transport=Spoiling()) as line,
+        midstream.Client(f"vllm-completions:ja@{vllm.url}", http_client=line) as asking,
+        asking.stream("x", max_tokens=5) as stream,
         pytest.raises(midstream.BadRequest, match="out of vocabulary") as caught,
     ):
         stream.read()
@@ -223,7 +236,7 @@ def test_an_error_in_the_stream_is_raised_as_such(vllm):
         ("nobody", {}, midstream.NotFound),
         ("ja", {"max_tokens": 5000}, midstream.BadRequest),
         ("ja", {"prompt": "猫" * 3000}, midstream.ContextOverflow),
-        ("ja", {"extra": {"messages": "x"}}, midstream.BadRequest),
+        ("ja", {"extra": {"top_logprobs": "x"}}, midstream.BadRequest),
     ],
 )
 def test_refused_before_the_stream(vllm, model, asked, error):
