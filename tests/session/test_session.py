@@ -1323,6 +1323,81 @@ def test_a_replay_in_another_process_brings_a_cut_call_once(world):
     assert run.strategies == ["replay"]
 
 
+BEGUN = [
+    says(reasoning_content="hm, "),
+    says("So", reasoning_content=""),
+    says("b", index=1),
+    says(refusal="No"),
+    says(tool_calls=[CALL]),
+]
+ENDED = [
+    says(reasoning_content="ha"),
+    says(": it is", index=0),
+    says("c", "stop", index=1),
+    says(refusal=", never"),
+    says(tool_calls=[{"index": 0, "function": {"arguments": "1}"}}]),
+    says(finish="tool_calls"),
+    DONE,
+]
+
+
+@pytest.mark.parametrize("cut", [None, 150, 400, 700])
+def test_a_replay_in_another_process_brings_no_channel_twice(cut, world):
+    """Reasoning, refusals, calls and other answers have no prefix to be cut from."""
+    body, extra = sse(*BEGUN, *ENDED), {"n": 2}
+    whole = world.Run("llama.cpp", world.Model("x"), [world.Said(body)], extra=extra)
+    want = whole.run().session.checkpoint()
+    stored = left(world, sse(*BEGUN), extra=extra)
+    breaks = [world.Said(body)]
+    if cut is not None:  # and the replay breaks as well
+        breaks = [world.Said(body[:cut], "reset"), world.Said(body[cut:])]
+    run = world.Run("llama.cpp", world.Model("x"), breaks, resume=world.only("replay"))
+    got = continued(run, stored).session.checkpoint()
+    assert run.error is None
+    for name in ("text", "reasoning", "refusal", "tool_calls", "others", "tokens"):
+        assert getattr(got, name) == getattr(want, name), name
+    said = "".join(e.text for e in run.events if type(e) is RefusalDelta)
+    calls = [e.arguments for e in run.events if type(e) is ToolCallDelta]
+    text = [e.text for e in run.events if type(e) is TextDelta and not e.choice]
+    assert ("".join(text), run.reasoning) == ("So: it is", "hm, ha")
+    assert said == "No, never"
+    assert "".join(calls) == '{"a": 1}'
+    assert got.complete
+
+
+@pytest.mark.parametrize("channel", ["reasoning_content", "refusal"])
+def test_a_replay_that_says_something_else_diverges(channel, world):
+    stored = left(world, sse(says("So", **{channel: "hm, "})))
+    other = world.Said(sse(says("So", **{channel: "no, "}), says(finish="stop"), DONE))
+    run = world.Run("llama.cpp", world.Model("x"), [other], resume=world.only("replay"))
+    assert type(continued(run, stored).error) is ResumeDiverged
+    short = world.Said(sse(says("So"), says(finish="stop"), DONE))
+    run = world.Run("llama.cpp", world.Model("x"), [short], resume=world.only("replay"))
+    assert type(continued(run, stored).error) is ResumeDiverged
+    assert not run.session.complete
+
+
+def test_what_came_before_an_end_that_diverges_is_given(world):
+    stored = left(world, sse(says("So", refusal="hm, ")))
+    more = world.Said(sse(says("So, more"), says(finish="stop"), DONE))
+    run = world.Run("llama.cpp", world.Model("x"), [more], resume=world.only("replay"))
+    assert type(continued(run, stored).error) is ResumeDiverged
+    assert run.text == run.error.text == "So, more"
+
+
+def test_what_a_replay_used_is_counted_once(world):
+    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 9}}
+    body = sse(says("So"), says(": yes", "stop"), usage, DONE)
+    stored = left(world, sse(says("So")))
+    run = world.Run(
+        "llama.cpp",
+        world.Model("x"),
+        [world.Said(body)],
+        resume=world.only("replay"),
+    )
+    assert continued(run, stored).session.ledger.usage == Usage(3, 9)
+
+
 @pytest.mark.parametrize(
     ("more", "chunks", "reason"),
     [

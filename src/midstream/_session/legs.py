@@ -71,6 +71,11 @@ class Legs:
         leg = self.now
         return self._beginning.handle if leg is None else leg.generation.handle
 
+    @property
+    def replaced(self) -> int:
+        """How many U+FFFD were put in for bytes that are no UTF-8."""
+        return 0 if self.now is None else self.now.replaced
+
     def hang_up(self) -> None:
         """The present connection has ended."""
         if self.now is not None:

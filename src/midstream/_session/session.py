@@ -126,12 +126,7 @@ class Session:
     # -- connecting --------------------------------------------------------------
 
     def connect(self, now: float) -> Flow[Call]:
-        """The calls that open the next connection; returns the streaming one.
-
-        Raises:
-            ResumeUnsupported: No strategy that is left can continue.
-            UsageError: The dialect cannot say what was asked.
-        """
+        """The calls that open the next connection; see `Legs.ask`."""
         recovery = self.recovery
         self.metrics.connect(now)
         if self.metrics.connects == 1:
@@ -189,7 +184,7 @@ class Session:
         self._fold(signals, events)
         if not self.ended and self._fault is None:
             if self.ledger.finished:
-                self._end(events)
+                self._end_if_whole(events)
             else:
                 self._fault = Dropped("the body ended before the answer did")
         self._came(events, now)
@@ -205,7 +200,7 @@ class Session:
                 "the server does not continue the answer but begins it anew"
             )
         elif ended:
-            self._end(events)
+            self._end_if_whole(events)
 
     def _came(self, events: Events, now: float) -> None:
         """Move the limits and the metrics, once per read."""
@@ -231,21 +226,23 @@ class Session:
         finish(self._legs.open, events, self.ledger, self.beginning.request)
         self._close(events)
 
+    def _end_if_whole(self, events: Events) -> None:
+        try:
+            self._end(events)
+        except ResumeDiverged as error:  # behind what came before it
+            self._fault = error
+
     def _close(self, events: Events) -> None:
         self.ended = self.complete = True
         self.history.survived = None  # its traceback leads back here
-        replaced = self._legs.now.replaced if self._legs.now else 0
-        choice = self.beginning.request.choice
+        choice, replaced = self.beginning.request.choice, self._legs.replaced
         events.append(close(self.ledger, self.metrics, choice, replaced))
 
     def dropped(self, fault: MidstreamError, now: float) -> Events:
-        """The connection is gone, or was never there.
+        """The connection is gone, or was never there; raises if that is the end.
 
         Returns:
             The last events, when the answer is whole all the same.
-
-        Raises:
-            MidstreamError: The stream cannot go on.
         """
         events: Events = []
         if self._legs.now is not None and not self.ended:
