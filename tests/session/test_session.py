@@ -642,6 +642,20 @@ def test_a_refused_prefill_is_remembered_and_the_next_way_tried(start, world):
     assert run.session.server.refused == {("m", "text")}
 
 
+def test_what_was_refused_for_replays_sake_is_asked_anew_and_not_cancelled(world):
+    words = b'{"error": {"message": "this server does not support `store=True`"}}'
+    run = world.Run(
+        "openai-responses",
+        world.Model(TEXT, range(9)),
+        [world.Refused(400, words)],
+        resume=world.only("replay", "text"),
+    ).run()
+    assert run.text == TEXT
+    assert run.strategies == ["begin", "begin"]
+    assert run.calls == []
+    assert run.session.history.resumes == []
+
+
 def test_without_another_way_the_cause_is_the_first_drop(start, world):
     run = start([world.Cut(600), world.Refused(400, PREFILL)]).run()
     assert type(run.error) is ResumeUnsupported

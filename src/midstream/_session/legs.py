@@ -78,7 +78,9 @@ class Legs:
 
     def hang_up(self) -> None:
         """The present connection has ended."""
-        if self.now is not None:
+        if self.now is not None and self._recovery.drop is None:
+            self.now = None  # it was refused: nothing runs there, and nothing had come
+        elif self.now is not None:
             self.now.hang_up()
 
     def judge(self, fault: MidstreamError) -> None:
