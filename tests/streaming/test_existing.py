@@ -29,13 +29,12 @@ def store(request, tmp_path):
 
 def left(server, store, characters=40, dialect="llama.cpp"):
     """What a reader that broke off has seen of the stream "k"."""
-    with Client(server.endpoint(dialect), store=store) as client:
-        with client.stream("ask", key="k", max_tokens=500) as stream:
-            shown = ""
-            for piece in stream:
-                shown += piece
-                if len(shown) >= characters:
-                    break
+    client, shown = Client(server.endpoint(dialect), store=store), ""
+    with client, client.stream("ask", key="k", max_tokens=500) as stream:
+        for piece in stream:
+            shown += piece
+            if len(shown) >= characters:
+                break
     return shown
 
 
@@ -45,9 +44,9 @@ def again(client, **how):
 
 def test_where_nothing_is_stored_it_begins(store):
     with FakeServer(TEXT) as server:
-        with Client(server.endpoint("ollama"), store=store) as client:
-            with again(client) as stream:
-                assert "".join(stream) == stream.text == TEXT
+        client = Client(server.endpoint("ollama"), store=store)
+        with client, again(client) as stream:
+            assert "".join(stream) == stream.text == TEXT
         assert len(server.streams) == 1
 
 
@@ -57,10 +56,10 @@ def test_what_is_stored_comes_first_and_then_the_rest(store, dialect):
         shown = left(server, store, dialect=dialect)
         stored = store.load("k").text
         assert stored.startswith(shown)
-        with Client(server.endpoint(dialect), store=store) as client:
-            with again(client) as stream:
-                pieces = list(stream)
-                assert stream.read() == TEXT
+        client = Client(server.endpoint(dialect), store=store)
+        with client, again(client) as stream:
+            pieces = list(stream)
+            assert stream.read() == TEXT
     assert pieces[0] == stored
     assert "".join(pieces) == TEXT
     assert store.load("k").complete
@@ -101,10 +100,10 @@ def test_error_wants_nothing_there(store):
 def test_replace_forgets_what_was_there(store):
     with FakeServer(TEXT) as server:
         left(server, store)
-        with Client(server.endpoint("llama.cpp"), store=store) as client:
-            with client.stream("other", key="k") as stream:
-                assert store.load("k").text == ""
-                assert stream.read() == TEXT
+        client = Client(server.endpoint("llama.cpp"), store=store)
+        with client, client.stream("other", key="k") as stream:
+            assert store.load("k").text == ""
+            assert stream.read() == TEXT
         assert store.load("k").request["prompt"] == "other"
 
 
@@ -112,19 +111,19 @@ def test_replace_forgets_what_was_there(store):
 def test_a_reader_that_is_alive_is_not_disturbed_unless_taken_over(store, how):
     with FakeServer(TEXT, always=Slow(0.02)) as server:
         endpoint = server.endpoint("llama.cpp")
-        with Client(endpoint, store=store) as one, Client(endpoint, store=store) as two:
-            with one.stream("ask", key="k") as old:
-                texts = iter(old)
-                shown = next(texts)
-                with pytest.raises(StreamBusy, match="take_over"):
-                    two.stream("ask", key="k", **how).__enter__()
-                shown += next(texts)
-                with two.stream("ask", key="k", take_over=True, **how) as new:
-                    assert new.read() == TEXT
-                with pytest.raises(LeaseLost) as caught:
-                    shown += "".join(texts)
-                assert TEXT.startswith(caught.value.text)
-                assert caught.value.text.startswith(shown)
+        one, two = Client(endpoint, store=store), Client(endpoint, store=store)
+        with one, two, one.stream("ask", key="k") as old:
+            texts = iter(old)
+            shown = next(texts)
+            with pytest.raises(StreamBusy, match="take_over"):
+                two.stream("ask", key="k", **how).__enter__()
+            shown += next(texts)
+            with two.stream("ask", key="k", take_over=True, **how) as new:
+                assert new.read() == TEXT
+            with pytest.raises(LeaseLost) as caught:
+                shown += "".join(texts)
+            assert TEXT.startswith(caught.value.text)
+            assert caught.value.text.startswith(shown)
         assert store.load("k").text == TEXT
 
 
