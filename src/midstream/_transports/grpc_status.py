@@ -116,6 +116,9 @@ def metadata(call: Call) -> tuple[tuple[str, str], ...]:
     return tuple((name.lower(), value) for name, value in pairs.items())
 
 
+_ATTEMPT = "grpc.min_reconnect_backoff_ms"  # how long one may take, too
+
+
 def options(connect: float | None, limit: int) -> list[tuple[str, int]]:
     """The options of a channel.
 
@@ -124,10 +127,11 @@ def options(connect: float | None, limit: int) -> list[tuple[str, int]]:
     no connections, so a failed one's waiting time does not hold the next one up.
 
     Args:
-        connect: Seconds one attempt may take.
+        connect: Seconds a connection is waited for; gRPC's own attempt may take a
+            second more, so that it is always we who say that it took too long.
         limit: The largest message in bytes; gRPC's own 4 MiB are too few.
     """
-    attempt = [] if connect is None else [("grpc.min_reconnect_backoff_ms", connect)]
+    attempt = [] if connect is None else [(_ATTEMPT, connect + 1)]
     return [
         ("grpc.max_receive_message_length", limit),
         ("grpc.max_send_message_length", -1),
