@@ -267,6 +267,25 @@ def test_resume_shows_the_right_form(kind):
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("key", "options", "form"),
+    [
+        ("k", {"after": "3"}, "resume(after='3'): give characters"),
+        ("k", {"after": 2.5}, "resume(after=2.5): give characters"),
+        ("k", {"have": 3}, "resume(have=3): give the text"),
+        ("k", {"have": b"ab"}, "resume(have=b'ab'): give the text"),
+        (None, {}, "key=None: give a name"),
+        ("", {}, "key='': give a name"),
+    ],
+)
+def test_resume_names_what_is_of_the_wrong_type(kind, key, options, form):
+    client = kind("ollama:m", store=MemoryStore())
+    with pytest.raises(UsageError) as caught:
+        client.resume(key, **options)
+    assert str(caught.value).startswith(form)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_signatures_stay_what_they_are(kind):
     names = list(inspect.signature(kind.stream).parameters)
     assert names[:3] == ["self", "prompt", "max_tokens"]

@@ -113,7 +113,7 @@ class BaseClient:
             if existing != "replace" or take_over:
                 raise UsageError("existing= and take_over= are for streams with key=")
             return Begun(session)
-        kept = Kept(self._need_keeper(), key, existing, take_over=take_over)
+        kept = self._kept(key, existing, take_over=take_over)
         if existing != "resume":
             return Begun(session, kept)
 
@@ -136,10 +136,7 @@ class BaseClient:
         """A stored stream, made ready when it is entered."""
         if self._closed:
             raise UsageError("the client is closed")
-        if after < 0:
-            raise UsageError(f"resume(after={after!r}): give characters, 0 or more")
-        if have is not None and after:
-            raise UsageError("resume(have=…, after=…): give one of them; have= is best")
+        _check_place(have, after)
         servers = self._servers
 
         def go_on(stored: Checkpoint | None) -> Session:
@@ -155,8 +152,7 @@ class BaseClient:
 
         unknown = begin(servers, Request.of(prompt=""), "")
         session = self._session(servers, unknown, self._timeouts)
-        keeper = self._need_keeper()
-        return Begun(session, Kept(keeper, key, "continue", take_over=take_over), go_on)
+        return Begun(session, self._kept(key, "continue", take_over=take_over), go_on)
 
     def _session(
         self, servers: Sequence[Server], beginning: Beginning, timeouts: Timeouts
@@ -176,12 +172,16 @@ class BaseClient:
         names = [f"midstream._transports.{kind}" for kind in sorted(kinds)]
         return [name for name in names if name not in sys.modules]
 
-    def _need_keeper(self) -> Keeper:
+    def _kept(
+        self, key: object, existing: Existing | Literal["continue"], *, take_over: bool
+    ) -> Kept:
         if self._keeper is None:
             raise UsageError(
                 'streams with a key need a store: Client(…, store=SQLiteStore("…"))'
             )
-        return self._keeper
+        if not isinstance(key, str) or not key:
+            raise UsageError(f"key={key!r}: give a name for the stream, a str")
+        return Kept(self._keeper, key, existing, take_over=take_over)
 
 
 def _handle() -> str:
@@ -192,6 +192,15 @@ def _handle() -> str:
 def _check_timeouts(timeouts: object) -> None:
     if not isinstance(timeouts, Timeouts):
         raise UsageError(f"timeouts={timeouts!r}: give Timeouts(…)")
+
+
+def _check_place(have: object, after: object) -> None:
+    if not isinstance(after, int) or after < 0:
+        raise UsageError(f"resume(after={after!r}): give characters, 0 or more")
+    if not isinstance(have, str | None):
+        raise UsageError(f"resume(have={have!r}): give the text that you have")
+    if have is not None and after:
+        raise UsageError("resume(have=…, after=…): give one of them; have= is best")
 
 
 def _server(endpoint: Endpoint) -> Server:
