@@ -61,9 +61,19 @@ def verdict(
 
 
 def _caused(error: MidstreamError, cause: MidstreamError) -> MidstreamError:
-    if error is not cause and error.__cause__ is None:
-        error.__cause__ = cause
+    """The error with a cause, behind that of another library where it has one."""
+    behind, before = _chain(error), _chain(cause)
+    if not any(one is other for one in behind for other in before):
+        behind[-1].__cause__ = cause
     return error
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and what caused it."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    return chain
 
 
 def _limit(fault: MidstreamError) -> bool:
