@@ -1,11 +1,13 @@
 """Entering and leaving keyed streams, whatever their store does meanwhile."""
 
 import asyncio
+import gc
 import threading
 import time
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 import midstream
@@ -175,3 +177,35 @@ def test_closing_while_it_is_entered_gives_the_lease_back(backend, wait_until):
     anyio.run(main, backend=backend)
     store.hangs = ""
     wait_until(lambda: is_free(store))
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_stream_that_nobody_left_gives_its_key_back(read, wait_until):
+    store = MemoryStore()
+    with (
+        FakeServer(TEXT) as server,
+        midstream.Client(server.endpoint("ollama"), store=store) as client,
+    ):
+        stream = client.stream("hi", key="k").__enter__()
+        assert not read or stream.read() == TEXT
+        assert not is_free(store)
+        del stream
+        gc.collect()
+        wait_until(lambda: is_free(store))
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_an_async_stream_that_nobody_left_does_so_too(read, backend, wait_until):
+    async def main(server, store):
+        async with midstream.AsyncClient(
+            server.endpoint("ollama"), store=store
+        ) as client:
+            stream = await client.stream("hi", key="k").__aenter__()
+            assert not read or await stream.read() == TEXT
+            assert not is_free(store)
+            del stream
+            gc.collect()
+            await anyio.to_thread.run_sync(wait_until, lambda: is_free(store))
+
+    with FakeServer(TEXT) as server:
+        anyio.run(main, server, MemoryStore(), backend=backend)

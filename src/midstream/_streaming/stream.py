@@ -11,7 +11,6 @@ often as one likes, has left nothing undone.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -154,8 +153,11 @@ class Stream(View):
 
     def __del__(self) -> None:
         """Nobody will read on: what reads beside ends, and the server is told so."""
-        if not self._life.closed and self._life.open:
+        if self._life.closed:
+            return
+        if self._life.open:
             self._line.abort()
+        self._abandon_key()
 
     def _next(self, deadline: float | None = None) -> list[Event] | None:
         self._check()
@@ -194,7 +196,6 @@ class AsyncStream(View):
         self._line = AsyncLine(session, transport_of, life)
         super().__init__(self._line, owner, kept, restore)
         self._reader: AsyncReader[list[Event]] | None = None
-        self._releasing: threading.Thread | None = None
 
     async def __aenter__(self) -> Self:
         """The stream; the request goes out with the first read."""
@@ -281,10 +282,12 @@ class AsyncStream(View):
 
     def __del__(self) -> None:
         """Nobody will read on: its reader ends."""
-        if self._life.closed or self._reader is None:
+        if self._life.closed:
             return
+        self._abandon_key()
         self._life.close()
-        self._release()
+        if self._reader is None:
+            return
         line, reader = self._line, self._reader
 
         def leave() -> None:
@@ -311,14 +314,6 @@ class AsyncStream(View):
         self._reader = reader = AsyncReader(self._line)
         self._line.loop = reader.loop
         return reader
-
-    def _release(self) -> None:
-        """Begin to give the key back, in a thread that no cancelled task stops."""
-        if self._kept is not None and self._releasing is None:
-            self._releasing = threading.Thread(
-                target=self._kept.close, name="midstream-release"
-            )
-            self._releasing.start()
 
     async def _released(self) -> None:
         if self._releasing is not None:

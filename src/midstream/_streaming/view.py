@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from midstream._streaming.lifecycle import Phase
@@ -40,6 +42,7 @@ class View:
         self._life = line.life
         self._owner = owner  # a stream keeps its client alive
         self._kept = kept
+        self._releasing: threading.Thread | None = None
         self._restore = restore
         self._ready: deque[Event] = deque()
         self._choice = line.session.beginning.request.choice
@@ -200,6 +203,20 @@ class View:
             raise error
         finally:
             del error  # this frame is in its traceback
+
+    def _release(self) -> None:
+        """Begin to give the key back, in a thread that no cancelled task stops."""
+        if self._kept is not None and self._releasing is None:
+            self._releasing = threading.Thread(
+                target=self._kept.close, name="midstream-release"
+            )
+            self._releasing.start()
+
+    def _abandon_key(self) -> None:
+        """Begin to give the key back of a stream that nobody holds any more."""
+        if self._life.phase is not Phase.NEW:
+            with suppress(RuntimeError):  # the interpreter ends, and no thread begins
+                self._release()
 
     def _forget(self) -> None:
         """What nobody will read."""
