@@ -449,3 +449,34 @@ def test_text_that_was_not_stored_counts_as_text_of_its_length_did(
     assert ledger.tokens == before + tokens
     assert ledger.left == 100 - ledger.tokens
     assert list(ledger.ids) == []  # of this text nobody knows them
+
+
+def test_reasoning_is_of_the_text_that_tells_how_much_a_token_is():
+    ledger = Ledger(0, 1000)
+    for _ in range(100):
+        ledger.add_side(ReasoningDelta("thought "))
+    ledger.add_text(TextDelta("w" * 80, tokens=10))
+    ledger.add_unstored("w" * 88)
+    assert ledger.tokens == 110 + 11
+
+
+def loaded(**fields):
+    whole = {"endpoint": "ollama:m", "request": {"prompt": "hi"}, **fields}
+    ledger = Ledger(0, None)
+    ledger.load(Checkpoint(**whole))
+    return ledger
+
+
+def test_what_a_process_used_that_was_told_nothing_is_part_of_the_sum():
+    ledger = loaded(text="abc", tokens=3)
+    assert ledger.usage == Usage(output_tokens=3, estimated=True)
+    ledger.add_unstored("defghijk")  # two tokens more, as far as one can tell
+    ledger.report(Usage(input_tokens=9, output_tokens=4))
+    assert ledger.usage == Usage(9, 3 + 2 + 4, estimated=True)
+
+
+def test_the_usage_of_a_complete_stream_stays_what_was_told():
+    told = {"input_tokens": 9, "output_tokens": 3}
+    stored = loaded(text="abc", tokens=3, usage=told, complete=True)
+    assert stored.usage == Usage(9, 3)
+    assert loaded(text="abc", tokens=3, complete=True).usage is None

@@ -888,6 +888,24 @@ def test_an_original_cause_is_not_replaced(start, world):
     assert isinstance(run.error.__cause__, OSError)
 
 
+def test_the_first_drop_is_behind_a_cause_of_another_library(start, world):
+    """As every refusal over gRPC has one (K25)."""
+    run = start([world.Cut(600), world.Refused(401)], resume=world.only("text"))
+    dropped, foreign = run.session.dropped, OSError("refused")
+
+    def with_cause(fault, now):
+        if isinstance(fault, AuthenticationFailed):
+            fault.__cause__ = foreign
+        return dropped(fault, now)
+
+    run.session.dropped = with_cause
+    run.run()
+    assert type(run.error) is StreamInterrupted
+    assert type(run.error.__cause__) is AuthenticationFailed
+    assert run.error.__cause__.__cause__ is foreign
+    assert type(foreign.__cause__) is Dropped
+
+
 def test_malformed_bytes_are_a_drop_and_say_where_when_they_come_again(start, world):
     body = sse(says("ab")) + b"data: {no JSON}\n\n"
     again = sse(says("cd")) + b"data: {no JSON}\n\n"
@@ -1189,6 +1207,34 @@ def test_a_gap_that_only_a_count_is_known_of_comes_by_replay_alone(start, world)
     assert lost.error.text == stored.text
 
 
+def test_who_read_more_than_a_replay_brings_read_something_else(start, world):
+    broken = start([world.Cut(700)], resume=None).run()
+    run = start(resume=world.only("replay"))
+    run.kept = broken.kept
+    continued(run, broken.error.checkpoint, len(TEXT) + 1)
+    assert type(run.error) is ResumeDiverged
+    assert not run.session.complete
+    assert run.text == ""
+
+
+def test_a_replay_tells_for_sure_whether_all_tokens_came(start, world):
+    """Of text that was not stored they can only be guessed."""
+    broken = start([world.Cut(700)], resume=None, max_tokens=7).run()
+    stored = broken.error.checkpoint
+    for breaks in [], [world.Cut(800)]:
+        run = start(breaks, resume=world.only("replay", "text"))
+        run.kept = broken.kept
+        continued(run, stored, have=TEXT[:-1])
+        assert run.session.ledger.used_up
+        assert run.error is None
+        assert run.text == TEXT[-1:]
+    lost = start([world.Refused(404)], resume=world.only("replay", "text"))
+    continued(lost, stored, have=TEXT[:-1])
+    assert lost.strategies == ["replay"]  # no request for no tokens
+    assert (lost.error, lost.text) == (None, "")
+    assert lost.session.ledger.main.finish_reason == "length"
+
+
 def test_a_text_that_is_not_the_stored_ones_is_the_callers_mistake(start, world):
     stored = start([world.Cut(700)], resume=None).run().error.checkpoint
     with pytest.raises(UsageError, match="differ at character 2"):
@@ -1236,6 +1282,13 @@ def test_a_complete_stream_is_given_from_the_store(start):
     assert run.opens == []
     again = run.session.checkpoint()
     assert (again.text, again.complete) == (TEXT, True)
+
+
+def test_nobody_has_more_than_a_complete_stream(start):
+    done = start().run().session.checkpoint()
+    for more in {"have": TEXT + "!"}, {"after": len(TEXT) + 1}:
+        with pytest.raises(UsageError, match=f"complete and has {len(TEXT)} char"):
+            start().restore(done, **more)
 
 
 def left(world, body, name="llama.cpp", **more):
@@ -1374,6 +1427,8 @@ def test_a_replay_in_another_process_brings_no_channel_twice(cut, world):
     calls = [e.arguments for e in run.events if type(e) is ToolCallDelta]
     text = [e.text for e in run.events if type(e) is TextDelta and not e.choice]
     assert ("".join(text), run.reasoning) == ("So: it is", "hm, ha")
+    others = [e.text for e in run.events if type(e) is TextDelta and e.choice]
+    assert "".join(others) == want.others[1].text != ""
     assert said == "No, never"
     assert "".join(calls) == '{"a": 1}'
     assert got.complete

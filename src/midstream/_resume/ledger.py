@@ -239,6 +239,7 @@ class Ledger:
         main: The answer that is the stream's text.
         response_id: The server's id of the response.
         model: The model that answers.
+        guessed: Whether the count of tokens is partly a guess.
     """
 
     def __init__(self, choice: int, limit: int | None, choices: int = 1) -> None:
@@ -250,6 +251,7 @@ class Ledger:
         self._spent = Spent()
         self.response_id: str | None = None
         self.model: str | None = None
+        self.guessed = False
 
     @property
     def tokens(self) -> int:
@@ -348,11 +350,14 @@ class Ledger:
 
         How many tokens it was nobody knows: as many as text of this length was before.
         """
-        before = self.main.characters
+        before = self.main.length  # reasoning, too: its tokens are counted
         known = before >= _TELLING and self.tokens > 0
         rate = self.tokens / before if known else _rate(text)
         self.main.add_text(text)
-        self._tokens.count += ceil(len(text) * rate)
+        guess = ceil(len(text) * rate)
+        self._tokens.count += guess
+        self._spent.unstored(guess)
+        self.guessed = True
         self.forget_ids()
 
     def replays(self, spent: Usage | None) -> None:
@@ -362,7 +367,7 @@ class Ledger:
             spent: What the generations before it used.
         """
         told = None if spent is None else spent.output_tokens
-        self._spent.load(spent, told or 0)
+        self._spent.load(spent, told or 0, whole=True)
 
     def load(self, stored: Checkpoint) -> None:
         """What another process had received."""
@@ -372,7 +377,7 @@ class Ledger:
         self._tokens.load(stored)
         self.response_id = stored.response_id
         usage = None if stored.usage is None else Usage(**stored.usage)
-        self._spent.load(usage, stored.tokens)
+        self._spent.load(usage, stored.tokens, whole=stored.complete)
         if stored.complete:
             self.main.finish(Finish(stored.finish_reason))
 

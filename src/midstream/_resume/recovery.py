@@ -221,7 +221,8 @@ class Recovery:
         ledger, resume = facts.ledger, self.resume
         if ledger.finished and not isinstance(fault, ResumeDiverged):
             return EndWell(note=f"after the end: {fault}")
-        if resume is not None and ledger.used_up and resumable(fault):
+        guess = ledger.guessed and self.ways[:1] == ["replay"]  # which tells for sure
+        if resume is not None and ledger.used_up and not guess and resumable(fault):
             return EndWell(finish=Finish("length", "length"))
         if resume is None:
             return GiveUp(fault, fault if self.drop is None else self.drop.fault)

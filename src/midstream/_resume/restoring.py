@@ -28,8 +28,9 @@ from midstream._values.resumption import Resumption
 from midstream._values.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from midstream._resume.ledger import Choice
     from midstream._resume.server import Server
     from midstream._values.checkpoint import Checkpoint
     from midstream._values.events import Event
@@ -113,8 +114,16 @@ def restore(
         ledger.forget_server()
     if have is not None:
         after = len(have)
+    if stored.complete and after > ledger.main.characters:
+        raise UsageError(
+            f"resume(after={after}): the stream is complete and has "
+            f"{ledger.main.characters} characters"
+        )
+    if have is not None:
         _extend(ledger, have)
-    if ledger.used_up:  # the process ended before it could say so
+    kept = kin and bool(stored.handle)
+    if ledger.used_up and not (ledger.guessed and kept):
+        # The process ended before it could say so. A guess is worth less than a replay.
         ledger.main.finish(Finish("length", "length"))
     return Beginning(
         request=request,
@@ -123,7 +132,7 @@ def restore(
         history=History(origin, Exactness[stored.exactness], _past(stored)),
         handle=stored.handle if kin else "",
         drop=Drop(Dropped("the process that had begun this stream ended"), now),
-        kept=kin and bool(stored.handle),
+        kept=kept,
         spent=Usage(**stored.spent) if stored.spent else None,
         after=after,
         whole=stored.complete or ledger.finished,
@@ -170,15 +179,20 @@ def _common(a: str, b: str) -> int:
 
 def _known(ledger: Ledger, choice: int, after: int) -> list[Event]:
     """What is stored, as events; text and reasoning that the caller has left out."""
-    main = ledger.main
-    events: list[Event] = []
-    if main.reasoning and not after:
-        events.append(ReasoningDelta(main.reasoning, choice, 0))
-    if main.characters > after:
-        events.append(TextDelta(main.text[after:], choice, 0))
-    if main.refusal:
-        events.append(RefusalDelta(main.refusal, choice, 0))
-    for call in main.tool_calls:
-        said = call.id, call.name, call.arguments, choice, 0, call.complete
-        events.append(ToolCallDelta(call.index, *said))
-    return events
+    return [
+        event
+        for index, answer in sorted(ledger.choices.items())
+        for event in _said(answer, index, after if index == choice else 0)
+    ]
+
+
+def _said(answer: Choice, index: int, after: int) -> Iterator[Event]:
+    if answer.reasoning and not after:
+        yield ReasoningDelta(answer.reasoning, index, 0)
+    if answer.characters > after:
+        yield TextDelta(answer.text[after:], index, 0)
+    if answer.refusal:
+        yield RefusalDelta(answer.refusal, index, 0)
+    for call in answer.tool_calls:
+        said = call.id, call.name, call.arguments, index, 0, call.complete
+        yield ToolCallDelta(call.index, *said)

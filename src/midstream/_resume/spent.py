@@ -41,10 +41,25 @@ class Spent:
         self._tokens = tokens
         self.legs += 1
 
-    def load(self, usage: Usage | None, tokens: int) -> None:
-        """What another process had been told, and what had come there."""
-        self.before = usage
-        self._tokens = tokens
+    def load(self, usage: Usage | None, tokens: int, *, whole: bool) -> None:
+        """What another process had been told, and what had come there.
+
+        Args:
+            usage: The sum that it knew.
+            tokens: All that came there.
+            whole: Whether nothing broke there; else its connections may have told
+                nothing.
+        """
+        if not whole and (usage is None or usage.output_tokens is None):
+            told = usage or Usage()
+            usage = told + Usage(output_tokens=tokens, estimated=True)
+        self.before, self._tokens = usage, tokens
+
+    def unstored(self, tokens: int) -> None:
+        """Tokens that came there and were not stored, as far as one can guess."""
+        guess = Usage(output_tokens=tokens, estimated=True)
+        self.before = guess if self.before is None else self.before + guess
+        self._tokens += tokens
 
     def usage(self, tokens: int) -> Usage | None:
         """The sum; None where no server ever said.
@@ -54,7 +69,7 @@ class Spent:
         """
         told = self._told
         if told is None:
-            if self.before is None:
-                return None
+            if self.before is None or tokens == self._tokens:
+                return self.before
             told = Usage(output_tokens=tokens - self._tokens, estimated=True)
         return told if self.before is None else self.before + told

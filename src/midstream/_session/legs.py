@@ -214,6 +214,8 @@ class Legs:
         received, server = self.received(), self._recovery.server
         if way == "replay":
             return (yield from self._replay(received))
+        if self._ledger.used_up:
+            raise Dropped("a replay would have told whether all tokens have come")
         wanted = self._generation()
         found = yield from continuation(way, server, wanted, received)
         yield from self._abandon()

@@ -224,6 +224,9 @@ class Session:
     def _end(self, events: Events) -> None:
         """The whole answer came: give what waited for its end."""
         finish(self._legs.open, events, self.ledger, self.beginning.request)
+        after, came = self.beginning.after, self.ledger.main.characters
+        if after > came:
+            raise ResumeDiverged(f"{after} characters were read of an answer of {came}")
         self._close(events)
 
     def _end_if_whole(self, events: Events) -> None:
