@@ -9,7 +9,7 @@ import pytest
 import midstream
 from midstream import Backoff, Resume, Timeouts, UsageError, Words
 from midstream._streaming.lifecycle import Lifecycle, Phase
-from midstream.testing import Cut, FakeServer, Stall, Status
+from midstream.testing import Cut, FakeServer, Slow, Stall, Status
 
 TEXT = "An answer that takes its time. " * 4
 READS = {
@@ -311,3 +311,18 @@ def test_closing_in_that_pause_without_blocking(backend):
 
     with FakeServer(TEXT, faults=[Status(503)]) as server:
         anyio.run(main, server, backend=backend)
+
+
+def test_what_was_read_ahead_of_a_complete_stream_is_given_after_its_close(wait_until):
+    """The end may be read beside while a consumer still has the middle (K4)."""
+    text = "The last words wait."
+    with (
+        FakeServer(text, always=Slow(0.002)) as server,
+        midstream.Client(server.endpoint("ollama")) as client,
+        client.stream("hi") as stream,
+    ):
+        chunks = stream.chunks(Words(max_wait=5))
+        first = next(chunks)
+        wait_until(lambda: stream.complete)
+        stream.close()
+        assert first + "".join(chunks) == text

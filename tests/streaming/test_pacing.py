@@ -145,7 +145,7 @@ def test_tokens_are_counted_as_the_source_says():
 def test_a_thread_that_is_left_with_a_full_queue_ends():
     many = iter(range(1000))
     reader = ThreadReader(lambda: next(many))
-    while reader._items.qsize() < AHEAD:
+    while len(reader._items) < AHEAD:
         time.sleep(0)
     reader.close(5)
     assert not reader._thread.is_alive()

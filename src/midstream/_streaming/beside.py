@@ -11,7 +11,6 @@ than a few of them, so that a slow consumer slows the server down.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections import deque
@@ -44,11 +43,10 @@ class ThreadReader(Generic[T]):
 
     def __init__(self, read: Callable[[], T | None]) -> None:
         self._read = read
-        self._items: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(
-            AHEAD
-        )
-        self._over = False
-        self._closed = threading.Event()
+        self._items: deque[T] = deque()
+        self._error: BaseException | None = None
+        self._over = self._closed = False
+        self._moved = threading.Condition()
         self._thread = threading.Thread(
             target=self._run, name="midstream-reader", daemon=True
         )
@@ -63,49 +61,57 @@ class ThreadReader(Generic[T]):
         Raises:
             Late: Nothing came until then.
         """
-        if self._over:
-            return None
         wait = None if deadline is None else max(deadline - time.monotonic(), 0)
-        try:
-            item, error = self._items.get(timeout=wait)
-        except queue.Empty:
-            raise Late from None
-        self._over = item is None
+        with self._moved:
+            if not self._moved.wait_for(self._stands, wait):
+                raise Late
+            self._moved.notify_all()  # there is room
+            if self._items:
+                return self._items.popleft()
+            error, self._error = self._error, None
         if error is not None:
-            raise error
-        return item
+            try:
+                raise error
+            finally:
+                del error  # this frame is in its traceback
+        return None
 
     def close(self, patience: float) -> None:
         """End the thread; its owner has closed what it reads from.
 
+        What came can still be read, as the end may be among it.
+
         Args:
             patience: Seconds to wait for a read that cannot be interrupted.
         """
-        self._closed.set()
-        while not self._items.empty():  # a put may wait for room
-            self._items.get_nowait()
+        with self._moved:
+            self._closed = True
+            self._moved.notify_all()
         self._thread.join(patience)
-        self._items.put_nowait((None, None))  # a consumer may wait in another thread
+        self._end(None)  # a consumer may wait in another thread
+
+    def _stands(self) -> bool:
+        return bool(self._items) or self._over
 
     def _run(self) -> None:
-        item: T | None = None
-        while not self._closed.is_set():
-            error: BaseException | None = None
-            try:
-                item = self._read()
-            except BaseException as fault:  # noqa: BLE001 - raised where it is awaited
-                item, error = None, fault
-            self._put(item, error)
-            if item is None:
-                return
+        try:
+            while not self._closed and (item := self._read()) is not None:
+                with self._moved:
+                    self._items.append(item)
+                    self._moved.notify_all()
+                    self._moved.wait_for(self._goes_on)
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            self._end(error)
+        else:
+            self._end(None)
 
-    def _put(self, item: T | None, error: BaseException | None) -> None:
-        while not self._closed.is_set():
-            try:
-                self._items.put((item, error), timeout=0.1)
-            except queue.Full:
-                continue
-            return
+    def _goes_on(self) -> bool:
+        return len(self._items) < AHEAD or self._closed
+
+    def _end(self, error: BaseException | None) -> None:
+        with self._moved:
+            self._over, self._error = True, error or self._error
+            self._moved.notify_all()
 
 
 class Reading(Generic[T]):
