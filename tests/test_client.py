@@ -63,6 +63,8 @@ def test_what_cannot_be():
         AsyncClient("ollama:m", http_client=sync_client)
     with Client("ollama:m") as client, pytest.raises(UsageError, match="max_tokens"):
         client.stream("hi", max_tokens=0)
+    with Client("ollama:m") as client, pytest.raises(UsageError, match="extra"):
+        client.stream("hi", extra=["top_k"])
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -72,6 +74,7 @@ def test_what_cannot_be():
         ({"timeouts": 5}, r"Timeouts\("),
         ({"resume": True}, r"Resume\("),
         ({"store": "streams.db"}, r"SQLiteStore\("),
+        ({"store": MemoryStore}, r"give a store, MemoryStore\("),
     ],
 )
 def test_options_of_the_wrong_type_are_named_at_once(kind, option, hint):

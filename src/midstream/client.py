@@ -128,7 +128,7 @@ class Client(BaseClient):
             stop=stop,
             seed=seed,
             tools=tools,
-            extra=dict(extra),
+            extra=extra,
             choice=choice,
         )
         session, kept, restore = begun
@@ -303,7 +303,7 @@ class AsyncClient(BaseClient):
             stop=stop,
             seed=seed,
             tools=tools,
-            extra=dict(extra),
+            extra=extra,
             choice=choice,
         )
         session, kept, restore = begun

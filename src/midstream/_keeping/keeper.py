@@ -61,6 +61,8 @@ def check_store(store: object) -> None:
         UsageError: It is no store, or one that cannot tell whose write it is; the words
             name the methods to add.
     """
+    if isinstance(store, type):
+        raise UsageError(f"store={store.__name__}: give a store, {store.__name__}(…)")
     if not hasattr(store, "load") or not hasattr(store, "save"):
         raise UsageError(f"store={store!r}: give a store, as SQLiteStore(…)")
     missing = [told for told in _METHODS if not _has(store, told)]
