@@ -47,11 +47,13 @@ class _Connection:
         began_at: The leg's offset when it was opened.
         answered: Whether the server streams on it.
         ended: Whether its body ended properly.
+        heard: Whether a record of it was read.
     """
 
     began_at: int = 0
     answered: bool = False
     ended: bool = False
+    heard: bool = False
 
 
 class Leg:
@@ -195,7 +197,9 @@ class Leg:
         if isinstance(self.fault, WireError):
             self.fault = None
             return signals, False
-        if self.fault is None and not (signals and type(signals[-1]) is End):
+        # Nothing is an answer of no tokens; bytes without one record are none at all.
+        speaks = self._connection.heard or not self.offset
+        if self.fault is None and speaks and not (signals and type(signals[-1]) is End):
             self._hear(signals, self._reader.eof)
         return signals, bool(rest)
 
@@ -232,6 +236,7 @@ class Leg:
         read = self._reader.read
         signals: list[Event | Signal] = []
         for record in records:
+            self._connection.heard = True
             if not self._hear(signals, read, *record):
                 break
         return signals
