@@ -209,3 +209,47 @@ def test_an_async_stream_that_nobody_left_does_so_too(read, backend, wait_until)
 
     with FakeServer(TEXT) as server:
         anyio.run(main, server, MemoryStore(), backend=backend)
+
+
+class LateStore(MemoryStore):
+    """One whose second reader gets what is stored only when it is let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.loads = 0
+        self.hanging = threading.Event()
+        self.go = threading.Event()
+
+    def load(self, key):
+        self.loads += 1
+        if self.loads == 1:
+            self.hanging.set()
+            assert self.go.wait(4)
+        return super().load(key)
+
+
+def test_who_comes_next_waits_for_one_that_was_cancelled_while_it_entered(backend):
+    """It has the lease, and gives it back in its own time."""
+    store = LateStore()
+
+    async def main(server):
+        client = midstream.AsyncClient(server.endpoint("ollama"), store=store)
+        async with client:
+            async with client.stream("hi", key="k") as stream:
+                shown = await anext(aiter(stream))
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+
+                    async def cancel():
+                        await anyio.to_thread.run_sync(store.hanging.wait)
+                        scope.cancel()
+
+                    tasks.start_soon(cancel)
+                    await client.resume("k").__aenter__()
+            assert scope.cancelled_caught
+            threading.Timer(0.2, store.go.set).start()
+            async with client.resume("k", have=shown) as rest:
+                return shown + await rest.read()
+
+    with FakeServer(TEXT) as server:
+        assert anyio.run(main, server, backend=backend) == TEXT

@@ -95,6 +95,9 @@ class Kept:
         key: Under which key.
         existing: What to do with what is stored there.
         take_over: Take the key from a reader that is still thought alive.
+
+    Attributes:
+        gone: Set when it has left and its lease is given back.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Kept:
         self._recording: Recording | None = None
         self._pid = os.getpid()
         self._lost: Callable[[MidstreamError], None] | None = None
+        self.gone = threading.Event()
 
     def open(self) -> Checkpoint | None:
         """Take the lease.
@@ -137,6 +141,7 @@ class Kept:
             self._state, self._pid = "opening", os.getpid()
         self._owner = self._keeper.holder.join()
         try:
+            self._keeper.wait_for(self.key)
             self._acquire()
             self._stored = self._load()
             with self._lock:
@@ -146,6 +151,7 @@ class Kept:
         except BaseException:
             self._state = "closed"
             self._give_back()
+            self._keeper.left(self)
             raise
         return self._stored
 
@@ -199,6 +205,11 @@ class Kept:
                 )
             )
 
+    def leave(self) -> None:
+        """It will be closed: the next reader of this client waits for that."""
+        if self._pid == os.getpid():
+            self._keeper.leaving(self)
+
     def close(self) -> None:
         """Write the last state and give the lease back.
 
@@ -210,14 +221,15 @@ class Kept:
         with self._lock:
             state, self._state = self._state, "closed"
             recording = self._recording
-        if state != "open":
+        if state == "opening":
             return
-        if recording is None:
+        if recording is not None:
+            recording.close()
+            self._keeper.forget(recording)
+            self._keeper.leave()
+        elif state == "open":
             self._give_back()
-            return
-        recording.close()
-        self._keeper.forget(recording)
-        self._keeper.leave()
+        self._keeper.left(self)
 
     def _acquire(self) -> None:
         keeper, key, owner = self._keeper, self.key, self._owner
@@ -345,6 +357,7 @@ class Keeper:
         self.holder = Holder(store)
         self.workers = Workers("midstream-store", _AT_ONCE)
         self._recordings: list[Recording] = []
+        self._leaving: list[Kept] = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -355,6 +368,7 @@ class Keeper:
         self.holder = Holder(self.store)
         self.workers = Workers("midstream-store", _AT_ONCE)
         self._recordings = []
+        self._leaving = []
         self._lock = threading.Lock()
         self._thread = None
 
@@ -375,6 +389,24 @@ class Keeper:
             raise
         except Exception as error:
             raise StoreFailed(f"{self.store!r} failed: {error!r}") from error
+
+    def leaving(self, kept: Kept) -> None:
+        """A stream will be closed, in a thread of its own."""
+        with self._lock:
+            self._leaving.append(kept)
+
+    def left(self, kept: Kept) -> None:
+        """It gave its lease back."""
+        with self._lock:
+            self._leaving = [one for one in self._leaving if one is not kept]
+        kept.gone.set()
+
+    def wait_for(self, key: str) -> None:
+        """Let those go first who are leaving this key, within a store call's limit."""
+        with self._lock:
+            before = [kept for kept in self._leaving if kept.key == key]
+        for kept in before:
+            kept.gone.wait(LIMIT)
 
     def watch(self, recording: Recording) -> None:
         """Look after one more stream."""

@@ -207,6 +207,7 @@ class View:
     def _release(self) -> None:
         """Begin to give the key back, in a thread that no cancelled task stops."""
         if self._kept is not None and self._releasing is None:
+            self._kept.leave()
             self._releasing = threading.Thread(
                 target=self._kept.close, name="midstream-release"
             )
