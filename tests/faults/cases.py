@@ -623,7 +623,15 @@ def cancelled_reads(draw: Draw) -> dict[str, Any]:
         for _ in range(draw.one(5, 50, 300, 300))
     ]
     found = _dropped(draw, plan)
-    return {**found, "moments": [*calm, *moments], "connects": 1 if unbroken else None}
+    connects = 1 + _refuses_to_keep(draw.dialect, found) if unbroken else None
+    return {**found, "moments": [*calm, *moments], "connects": connects}
+
+
+def _refuses_to_keep(dialect: str, found: Mapping[str, Any]) -> bool:
+    """Whether the first request is refused for replay's sake, and made anew."""
+    ways = midstream.Resume(**found["resume"]).ways
+    asked = "replay" in ways and dialect in {"openai-responses", "vllm-responses"}
+    return asked and ("replay", False) in found["model"].habits
 
 
 def another_process(draw: Draw) -> dict[str, Any]:
