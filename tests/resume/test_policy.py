@@ -164,3 +164,9 @@ def test_a_wait_that_is_too_long_is_not_kept(wish, kept):
 )
 def test_whether_a_server_begins_anew(text, at, anew):
     assert restarts(text, at) is anew
+
+
+@pytest.mark.parametrize(("text", "at"), [("ha ha ha ", 6), ("TheTheThe", 6)])
+def test_an_answer_that_repeats_itself_may_do_so_again(text, at):
+    assert not restarts(text, at)
+    assert restarts(text, at, again=True)

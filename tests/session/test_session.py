@@ -173,6 +173,22 @@ def test_an_unterminated_tail_is_delivered_and_noted(world):
     assert run.session.history.notes == ["unterminated_tail"]
 
 
+@pytest.mark.parametrize("body", [b"\x00\x01\n\n", b"no stream", b": ping\n\n"])
+def test_bytes_without_a_record_are_no_answer(body, world):
+    """Triton says the end of its answers by the proper end of the body alone."""
+    run = world.Run("triton", world.Model("x"), [world.Said(body)]).run()
+    assert not run.session.complete
+    assert type(run.error) is StreamInterrupted
+    again = [world.Said(body)]
+    run = world.Run("triton", world.Model(TEXT, [9]), again, resume=world.only("text"))
+    assert run.run().text == TEXT
+
+
+def test_no_bytes_are_an_answer_of_no_tokens(world):
+    run = world.Run("triton", world.Model("x"), [world.Said(b"")]).run()
+    assert (run.text, run.session.complete, run.error) == ("", True, None)
+
+
 def test_half_a_tail_is_never_shown(world):
     body = sse(says("a")) + sse(says("b", "stop")).rstrip()[:-3]
     run = world.Run("openai", world.Model("x"), [world.Said(body)]).run()
@@ -741,6 +757,17 @@ def test_a_second_beginning_is_not_given_out_as_whole(world):
     ).run()
     assert type(run.error) is ResumeDiverged
     assert not run.session.complete
+
+
+def test_an_answer_of_repetitions_is_not_taken_for_a_new_beginning(world):
+    breaks = [world.Said(sse(says("ha "), says("ha ")), "reset")]
+    breaks += [world.Said(sse(says("ha ")), "reset")] * 3
+    breaks.append(world.Said(sse(says("ha!"), DONE)))
+    run = world.Run(
+        "llama.cpp", world.Model("x"), breaks, resume=world.only("text")
+    ).run()
+    assert run.error is None
+    assert run.text == "ha " * 5 + "ha!"
 
 
 def test_an_answer_that_repeats_a_line_once_goes_on(world):

@@ -178,15 +178,19 @@ def pause(
     return backoff.delay(attempt, random)
 
 
-def restarts(text: str, at: int) -> bool:
+def restarts(text: str, at: int, *, again: bool = False) -> bool:
     """Whether what was said from ``at`` on is the answer's own beginning.
 
-    Fewer than three characters are too few to tell.
+    Fewer than three characters are too few to tell. An answer that had repeated its
+    beginning before may well do so once more.
 
     Args:
         text: All that came.
         at: Where the last connection began, in characters.
+        again: Whether the connection before it had said that beginning, too.
     """
     said, known = text[at : at + ENOUGH], text[:at][:ENOUGH]
     size = min(len(said), len(known))
-    return size >= _TELLING and said[:size] == known[:size]
+    if size < _TELLING or said[:size] != known[:size]:
+        return False
+    return again or text.find(known[:size], 1, at) < 0

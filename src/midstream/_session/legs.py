@@ -125,7 +125,8 @@ class Legs:
         if leg is None or not leg.answered or ledger.main.characters == at:
             return None
         continues = leg.strategy not in {"begin", "replay", "rerun"}
-        return continues and restarts(ledger.main.text, at)
+        again = self._recovery.restarts > 0
+        return continues and restarts(ledger.main.text, at, again=again)
 
     def standing(self, *, complete: bool) -> Standing:
         """All that is stored of a stream."""
