@@ -121,9 +121,9 @@ def _end(case: Case, seen: Seen) -> Iterator[str]:
     if not isinstance(error, midstream.MidstreamError):
         yield f"a foreign error: {error!r}"
         return
-    if case.must == COMPLETE:
+    if case.must == COMPLETE and not _reads_as_begun_anew(error, stream.text):
         yield f"not whole: {type(error).__name__}: {error}; {stream.notes}"
-    elif case.must != HONEST and not isinstance(error, case.must):
+    elif case.must not in (COMPLETE, HONEST) and not isinstance(error, case.must):
         yield f"{type(error).__name__} in place of {case.must}: {error}"
     if isinstance(error, midstream.UsageError | RuntimeError):
         yield f"the caller is blamed: {error}"
@@ -134,6 +134,15 @@ def _end(case: Case, seen: Seen) -> Iterator[str]:
         yield f"the error has {error.text!r}, the stream {stream.text!r}"
     if error.checkpoint.complete:
         yield "the checkpoint of a cut stream says complete"
+
+
+def _reads_as_begun_anew(error: Exception, came: str) -> bool:
+    """Whether nobody could tell the text from an answer that was begun three times.
+
+    "ha ha ha", cut behind each "ha ", is such a text: an honest error, as K31 asks.
+    """
+    thrice = came.count(came[:3]) > 2 if came else False
+    return isinstance(error, midstream.ResumeDiverged) and thrice
 
 
 def _events(case: Case, seen: Seen) -> Iterator[str]:

@@ -27,6 +27,7 @@ def judge(program):
     def judged(
         text,
         error=None,
+        /,
         *,
         complete=True,
         pieces=None,
@@ -73,6 +74,14 @@ def test_an_honest_error_is_well_where_nothing_else_could_be(judge):
     error = midstream.StreamInterrupted("broke")
     assert judge("日本", error, complete=False, must="honest") == []
     assert judge("日本", error, complete=False, must=midstream.StreamInterrupted) == []
+
+
+def test_a_text_that_reads_as_begun_three_times_may_be_stopped(judge):
+    error = midstream.ResumeDiverged("it begins anew")
+    assert judge("ha ha ha ", error, complete=False, text="ha ha ha ha!") == []
+    for came in "", "ha ha ", "日本語 t":
+        found = judge(came, error, complete=False, text=came + "!")
+        assert any("not whole" in fault for fault in found)
 
 
 @pytest.mark.parametrize("text", ["日本語 tex", "日本語 ttext", "日本語日本語 text"])

@@ -73,6 +73,8 @@ class Reader:
 
     def begin(self):
         stored = self.kept.open()
+        if stored is not None and stored.text:
+            self.says(stored.text)
         self.kept.begin(self.session, self.lock, self.lost.append)
         return stored
 

@@ -215,24 +215,6 @@ def test_a_lease_that_another_had_and_gave_back_is_lost(reader, gate):
     assert gate.acquire("k", "third/1", 1), "and it is not kept from others"
 
 
-def test_what_is_stored_never_gets_shorter(quick, gate):
-    """K1: a replay begins with nothing; the store keeps what it has until then."""
-    known = Checkpoint(endpoint="ollama", request={"prompt": "hi"}, text="0123456789")
-    MemoryStore.save(gate, "k", known)
-    reader = Reader(gate, existing="continue")
-    assert reader.begin() == known
-    assert text(gate) == "0123456789"
-    lengths = set()
-    for piece in "0123", "456", "789", " and", " more":
-        reader.says(piece)
-        for _ in range(20):
-            time.sleep(0.002)
-            lengths.add(len(text(gate)))
-    wait_until(lambda: text(gate) == "0123456789 and more")
-    reader.close()
-    assert min(lengths) >= 10
-
-
 def test_a_complete_stream_is_not_written_again(quick, gate):
     known = Checkpoint(
         endpoint="ollama", request={"prompt": "hi"}, text="all", complete=True

@@ -64,7 +64,6 @@ class Recorder:
         self._session = session
         self._lock = lock
         self._lost = lost
-        self._before: Checkpoint | None = None  # stored, and not yet reached again
         self._saved: tuple[Seen, object] | None = None
         self._next = 0.0  # monotonic seconds: when to ask the store though nothing came
         self._away = False
@@ -74,7 +73,7 @@ class Recorder:
         """Write the first checkpoint.
 
         Args:
-            stored: What the stream goes on with; it never gets shorter.
+            stored: What the stream goes on with; the session holds all of it.
 
         Raises:
             LeaseLost: Another owner was quicker.
@@ -84,15 +83,6 @@ class Recorder:
         if stored is not None and stored.complete:
             self.ended = True  # nothing will come
             return
-        if stored is not None:
-            with self._lock:
-                content = self._session.checkpoint()
-            if not _holds(content, stored):
-                self._before = stored
-                kept = stored.model_copy(update={"writer": self._owner})
-                self._store.save(self._key, kept, owner=self._owner)
-                self._asked()
-                return
         self._write()
 
     @property
@@ -178,10 +168,6 @@ class Recorder:
             now = seen(standing, before[0] if before else None)
             grown = growth(standing, before[0]) if before is not None else None
             content = session.checkpoint() if grown is None else grown
-        if self._before is not None:
-            if not isinstance(content, Checkpoint) or not _holds(content, self._before):
-                return None
-            self._before = None
         return content, (now, mark)
 
     def _write_last(self) -> None:
@@ -202,18 +188,6 @@ class Recorder:
         self._saved = None
         self._write()
         return True
-
-
-def _holds(content: Checkpoint, stored: Checkpoint) -> bool:
-    """Whether nothing would get shorter."""
-    return _length(content) >= _length(stored)
-
-
-def _length(checkpoint: Checkpoint) -> int:
-    answers = checkpoint, *checkpoint.others.values()
-    texts = sum(len(a.text) + len(a.reasoning) + len(a.refusal) for a in answers)
-    calls = [call for answer in answers for call in answer.tool_calls]
-    return texts + sum(len(call.arguments) for call in calls)
 
 
 def _words(error: BaseException) -> object:
