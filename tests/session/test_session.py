@@ -1311,6 +1311,15 @@ def test_a_complete_stream_is_given_from_the_store(start):
     assert (again.text, again.complete) == (TEXT, True)
 
 
+def test_a_complete_streams_usage_is_given_from_the_store(start):
+    first = start().run()
+    usage = first.session.ledger.usage
+    run = continued(start(), first.session.checkpoint(), 0)
+    assert usage is not None
+    assert [type(event) for event in run.events] == [TextDelta, UsageReport, Finish]
+    assert run.events[1] == UsageReport(usage)
+
+
 def test_nobody_has_more_than_a_complete_stream(start):
     done = start().run().session.checkpoint()
     for more in {"have": TEXT + "!"}, {"after": len(TEXT) + 1}:

@@ -21,6 +21,7 @@ from midstream._values.events import (
     RefusalDelta,
     TextDelta,
     ToolCallDelta,
+    UsageReport,
 )
 from midstream._values.exactness import Exactness
 from midstream._values.request import Request
@@ -125,6 +126,10 @@ def restore(
     if ledger.used_up and not (ledger.guessed and kept):
         # The process ended before it could say so. A guess is worth less than a replay.
         ledger.main.finish(Finish("length", "length"))
+    whole = stored.complete or ledger.finished
+    events = _known(ledger, request.choice, after)
+    if whole and ledger.usage is not None:  # else the last connection reports the sum
+        events.append(UsageReport(ledger.usage))
     return Beginning(
         request=request,
         ledger=ledger,
@@ -135,8 +140,8 @@ def restore(
         kept=kept,
         spent=Usage(**stored.spent) if stored.spent else None,
         after=after,
-        whole=stored.complete or ledger.finished,
-        events=_known(ledger, request.choice, after),
+        whole=whole,
+        events=events,
     )
 
 
