@@ -112,6 +112,33 @@ def test_taking_over_ends_the_other(known, same_client):
     second.close()
 
 
+def test_a_second_close_neither_ends_the_first_nor_another_streams_lease(
+    known, monkeypatch
+):
+    """What gives the key back is waited for, whoever else closes it meanwhile."""
+    monkeypatch.setattr("midstream._keeping.keeper.LIMIT", 30)
+    first = Reader(known)
+    first.begin()
+    keeper = first.keeper
+    other = Reader(known, "other", keeper_=keeper)
+    other.begin()
+    known.hangs = {"release"}
+    first.kept.leave()
+    closing = threading.Thread(target=first.kept.close)
+    closing.start()
+    wait_until(lambda: "release" in known.calls)
+    first.kept.close()
+    assert not first.kept.gone.is_set()
+    known.open.set()
+    closing.join()
+    assert first.kept.gone.is_set()
+    assert keeper._thread is not None, "the other one is looked after"
+    other.says("more")
+    wait_until(lambda: MemoryStore.load(known, "other").text == "more")
+    other.close()
+    first.client.close()
+
+
 def test_who_begins_too_late_writes_nothing(known):
     reader = Reader(known, existing="continue")
     reader.kept.open()

@@ -214,14 +214,15 @@ class Kept:
         """Write the last state and give the lease back.
 
         It never raises, and takes no longer than a store's call may. In the middle of
-        an `open` it leaves the rest to that one; in a forked child it does nothing.
+        an `open` or of another `close` it leaves the rest to that one; in a forked
+        child it does nothing.
         """
         if self._pid != os.getpid():
             return
         with self._lock:
             state, self._state = self._state, "closed"
             recording = self._recording
-        if state == "opening":
+        if state in ("opening", "closed"):
             return
         if recording is not None:
             recording.close()
