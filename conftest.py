@@ -15,6 +15,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from xdist.scheduler import LoadScopeScheduling
@@ -26,6 +27,12 @@ from midstream.testing import FakeServer
 ROOT = Path(__file__).parent
 LIVE = ROOT / "tests/live"
 EXAMPLES = ("localhost", "gpu1", "api.openai.com")
+
+# How busy the machine is, is no property of the code.
+settings.register_profile(
+    "midstream", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("midstream")
 
 
 def pytest_collection_modifyitems(items):

@@ -817,7 +817,9 @@ def test_cut_behind_every_token_that_crosses_characters(way, prompt, stop):
         for _ in cuts:
             with client.stream(prompt, stop=stop, max_tokens=40) as stream:
                 assert stream.read() == want
-            assert [one.strategy for one in stream.resumes] == [way]
+            # A connection that breaks may take its first messages with it.
+            [one] = stream.resumes
+            assert one.strategy == (way if one.at else "begin")
             assert stream.finish_reason == "stop"
         hows = {entry.how for entry in server.streams}
         tokenizers = [r for r in server.requests if r.path == TOKENIZER]
