@@ -139,6 +139,35 @@ def test_a_second_close_neither_ends_the_first_nor_another_streams_lease(
     first.client.close()
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_who_is_closed_before_it_has_begun_leaves_nothing_behind(
+    known, monkeypatch, within
+):
+    """Neither a lease nor a thread, before its first write or in it."""
+    monkeypatch.setattr("midstream._keeping.workers.LIMIT", 30)
+    reader = Reader(known, existing="continue")
+    kept = reader.kept
+    kept.open()
+    beginning = threading.Thread(
+        target=kept.begin, args=(reader.session, reader.lock, reader.lost.append)
+    )
+    if within:
+        known.hangs = {"save"}
+        beginning.start()
+        wait_until(lambda: "save" in known.calls)
+    kept.leave()
+    kept.close()
+    if not within:
+        beginning.start()
+    known.open.set()
+    beginning.join()
+    assert kept.gone.is_set()
+    assert known.acquire("k", "another", 1)
+    wait_until(lambda: not reader.keeper.workers._busy)
+    assert reader.keeper._thread is None
+    reader.close()
+
+
 def test_who_begins_too_late_writes_nothing(known):
     reader = Reader(known, existing="continue")
     reader.kept.open()

@@ -41,6 +41,8 @@ T = TypeVar("T")
 Existing = Literal["replace", "resume", "error", "continue"]
 """What entering does with what is stored under the key; ``"continue"`` needs it."""
 
+_State = Literal["new", "opening", "taken", "beginning", "open", "closed"]
+
 INTERVAL = 0.25  # seconds between looks
 _AT_ONCE = 16  # writes, those that hang included
 _METHODS = (
@@ -113,7 +115,7 @@ class Kept:
         self._existing = existing
         self._take_over = take_over
         self._lock = threading.Lock()
-        self._state: Literal["new", "opening", "open", "closed"] = "new"
+        self._state: _State = "new"
         self._stored: Checkpoint | None = None
         self._owner = ""
         self._recording: Recording | None = None
@@ -147,7 +149,7 @@ class Kept:
             with self._lock:
                 if self._state != "opening":
                     raise UsageError("the stream was closed while it was entered")
-                self._state = "open"
+                self._state = "taken"
         except BaseException:
             self._state = "closed"
             self._give_back()
@@ -173,6 +175,10 @@ class Kept:
             StoreFailed: The store cannot be used.
             UsageError: What was asked cannot be stored.
         """
+        with self._lock:
+            if self._state != "taken":
+                return  # closed meanwhile, and the lease is given back
+            self._state = "beginning"
         keeper, self._lost = self._keeper, lost
         recorder = Recorder(
             keeper.store,
@@ -184,15 +190,27 @@ class Kept:
             lost=lost,
         )
         stored, self._stored = self._stored, None
+        recording = None
         try:
             keeper.ask(lambda: recorder.begin(stored))
+            recording = Recording(recorder, keeper.workers, self.key)
         except LeaseLost as error:
             raise self._busy() from error
+        finally:
+            self._begun(recording)
+
+    def _begun(self, recording: Recording | None) -> None:
+        """From now on `close` does the rest; if it came meanwhile, do it here."""
         with self._lock:
-            if self._state != "open":
-                return
-            self._recording = Recording(recorder, keeper.workers, self.key)
-        keeper.watch(self._recording)
+            closed = self._state == "closed"
+            if not closed:
+                self._state = "taken" if recording is None else "open"
+                self._recording = recording
+                if recording is not None:
+                    self._keeper.watch(recording)
+        if closed:
+            self._give_back()
+            self._keeper.left(self)
 
     def check(self) -> None:
         """Tell the stream that it is not its own any more, in a forked child."""
@@ -214,21 +232,21 @@ class Kept:
         """Write the last state and give the lease back.
 
         It never raises, and takes no longer than a store's call may. In the middle of
-        an `open` or of another `close` it leaves the rest to that one; in a forked
-        child it does nothing.
+        an `open`, a `begin` or another `close` it leaves the rest to that one; in a
+        forked child it does nothing.
         """
         if self._pid != os.getpid():
             return
         with self._lock:
             state, self._state = self._state, "closed"
             recording = self._recording
-        if state in ("opening", "closed"):
+        if state in ("opening", "beginning", "closed"):
             return
         if recording is not None:
             recording.close()
             self._keeper.forget(recording)
             self._keeper.leave()
-        elif state == "open":
+        elif state == "taken":
             self._give_back()
         self._keeper.left(self)
 
