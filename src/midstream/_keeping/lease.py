@@ -73,8 +73,8 @@ class Holder:
                 self._stop.set()
                 self._thread = None
         if thread is not None:
-            self._workers.stop()
             thread.join(1)
+            self._workers.stop()  # behind its last renewal, which would wake them
         return thread is not None
 
     @property

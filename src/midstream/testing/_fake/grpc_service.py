@@ -94,12 +94,12 @@ class GrpcService:
         self.listener = Listener(Relay(port).serve, died)
 
     def close(self) -> None:
-        """End all calls and all threads."""
+        """End all calls and all threads, connections first: a cut answer is not OK."""
         self._closing.set()
+        self.listener.close()
         with self._lock:
             for over in self._calls:
                 over.set()
-        self.listener.close()
         self._server.stop(0).wait()
         self._pool.shutdown()
 
