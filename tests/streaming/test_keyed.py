@@ -11,9 +11,9 @@ import anyio.to_thread
 import pytest
 
 import midstream
-from midstream import MemoryStore
+from midstream import Client, MemoryStore, Resume
 from midstream._streaming import stream as streams
-from midstream.testing import FakeServer, Stall
+from midstream.testing import Cut, FakeServer, Stall
 
 TEXT = "An answer that takes its time. " * 4
 
@@ -253,3 +253,26 @@ def test_who_comes_next_waits_for_one_that_was_cancelled_while_it_entered(backen
 
     with FakeServer(TEXT) as server:
         assert anyio.run(main, server, backend=backend) == TEXT
+
+
+@pytest.mark.parametrize("dialect", ["llama.cpp", "vllm-responses"])
+def test_what_continued_a_text_is_not_replayed_by_another_process(dialect):
+    """From its begin it is the rest alone, which is not what had been delivered."""
+    ours, theirs = MemoryStore(), MemoryStore()
+    by_text = Resume(strategies=("text", "replay"))
+    with FakeServer(TEXT, faults=[Cut(6), Stall(8)]) as server:
+        endpoint = server.endpoint(dialect)
+        client = Client(endpoint, store=ours, resume=by_text)
+        with client, client.stream("hi", key="k") as stream:
+            items = iter(stream)
+            shown = ""
+            while not stream.resumes or len(shown) <= stream.resumes[0].at:
+                shown += next(items)
+            stored = stream.checkpoint()
+            assert (stored.text, stored.handle) == (stream.text, "")
+            theirs.save("k", stored)  # as if this process were killed now
+            with (
+                Client(endpoint, store=theirs, resume=Resume()) as other,
+                other.resume("k", have=stored.text) as rest,
+            ):
+                assert stored.text + rest.read() == TEXT

@@ -56,6 +56,7 @@ class Legs:
         self._ledger = beginning.ledger
         self._recovery = recovery
         self._handles = handles
+        self._rest = False
         self.now: Leg | None = None
 
     @property
@@ -67,9 +68,13 @@ class Legs:
 
     @property
     def handle(self) -> str:
-        """The generation's name, known before it is asked for."""
-        leg = self.now
-        return self._beginning.handle if leg is None else leg.generation.handle
+        """The name of what another process may replay, known before it is asked for.
+
+        What continues a text is no whole answer: from its begin it is only the rest.
+        """
+        if self.now is None:
+            return self._beginning.handle
+        return "" if self._rest else self.now.generation.handle
 
     @property
     def replaced(self) -> int:
@@ -251,7 +256,7 @@ class Legs:
         self._ledger.forget_open()
         if self.now is not None and self.now.opened:
             self._ledger.next_leg()
-        self.now = leg
+        self.now, self._rest = leg, leg.strategy not in {"begin", "rerun"}
         return leg
 
     # -- leaving -----------------------------------------------------------------
